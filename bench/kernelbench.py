@@ -41,7 +41,7 @@ LIMITS = {"medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operat
 STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads|^(C|O|S|P|G|HEADS)$")
 UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.int16: 5,
-          torch.int32: 6, torch.int64: 7, torch.uint8: 8, torch.bool: 12}
+          torch.int32: 6, torch.int64: 7, torch.uint8: 8, torch.bool: 12, torch.float8_e4m3fn: 13}
 TYPES = {"float": torch.float32, "double": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32,
          "i64": torch.int64}
 
@@ -264,9 +264,9 @@ def wait_until_alone(numbers, most_s=3.0):
             return
 
 
-def times_us(calls, device, budget_s, clock=time.perf_counter):
+def times_us(calls, device, budget_s, clock=time.perf_counter, clean=False):
     """Median times. On a GPU the calls take turns, its second-level cache is emptied before each, and times are those
-    between two events. On a CPU they do not: the threads of the one before would still look for work."""
+    between two events; clean: nothing of what emptied it has still to be written out. On a CPU they do not: the threads of the one before would still look for work."""
     gpu = device == "cuda"
     wait = torch.cuda.synchronize if gpu else lambda: None
     empty = torch.empty(64 << 20, dtype=torch.int32, device=device) if gpu else None
@@ -286,6 +286,8 @@ def times_us(calls, device, budget_s, clock=time.perf_counter):
     for name in turns if gpu else sorted(turns):
         if gpu:
             empty.zero_()
+            if clean:
+                empty.sum()
             events[name].append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
             events[name][-1][0].record()
             calls[name]()

@@ -10,6 +10,7 @@ the largest number against the same work in f64 (where that fits) or f32. --chec
 The last column is the better peer's time over Quern's: above 1 Quern is faster.
 """
 import argparse
+import functools
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 import kernelbench
 from kernelbench import HERE, Quern, Run, relative_error, times_us
 
-B16, F32, I8 = torch.bfloat16, torch.float32, torch.int8
+B16, F32, I8, F8 = torch.bfloat16, torch.float32, torch.int8, torch.float8_e4m3fn
 FUNCTIONS = os.path.join(HERE, "matrix.qn")
 LAYOUTS = ("", " b [N][K]")
 BARS = {  # the ratio that is wanted
@@ -28,7 +29,7 @@ BARS = {  # the ratio that is wanted
        for n, bar in ((16384, 0.98), (8192, 0.98), (4096, 0.98), (2048, 0.98), (1024, 1.05), (512, 1.1), (256, 1.1))},
     "layer k 8192": 1.05, "layer k 512": 1.2, "layer k 1024": 1.2, "layer residual k 512": 1.2, "layer residual k 1024": 1.2,
     **{f"tf32 {n}{b}": 0.97 for b in LAYOUTS for n in (8192, 4096)},
-    "f32 4096": 2.0, "f32 8192": 2.0, "cdist 2048 f32": 2.0,
+    "fp8 8192": 0.92, "fma 4096": 0.95, "f32 4096": 2.0, "f32 8192": 2.0, "cdist 2048 f32": 2.0,
     **{f"bmm {shape} {elem}{b}": 1.3 for b in ("", " A B^T") for shape in ("128 of 128", "64 of 1024") for elem in ("f32", "bf16")},
     "vector 2048 x 1M f32": 0.97, "deep 256x256x524288 f32": 1.0,
     **{f"skinny {m} rows{b}": 1.1 for b in LAYOUTS for m in (1, 2, 4, 8, 16)},
@@ -58,8 +59,9 @@ def last(f, x, w, **words):
 class Case:
     """Looks like a problem of kernelbench.py: a function of matrix.qn, shapes, and what PyTorch does."""
 
-    def __init__(self, name, function, peer, dtype, *shapes, tf32=False, masks=(), **scalars):
+    def __init__(self, name, function, peer, dtype, *shapes, tf32=False, fma=False, clean=False, masks=(), **scalars):
         self.masks = masks  # shapes of truths, after the others
+        self.prefix, self.clean = "tf32 " if tf32 else "fma " if fma else "", clean
         self.name, self.function, self.peer, self.dtype, self.shapes, self.words = name, function, peer, dtype, shapes, scalars
         self.functions, self.tf32, self.level, self.number = FUNCTIONS, tf32, 1, 0
         text = open(FUNCTIONS).read()
@@ -89,11 +91,19 @@ def products():
                (8192, 256), tf32=True)
     for n in (8192, 4096, 1024):
         yield Case(f"f32 {n}", "product", mm, F32, (n, n), (n, n))
+    yield Case("fma 4096", "product", mm, F32, (4096, 4096), (4096, 4096), fma=True)
+    yield Case("fma 4096 b [N][K]", "product_turned", turned, F32, (4096, 4096), (4096, 4096), fma=True)
+    one = functools.cache(lambda: torch.ones((), device="cuda"))
+    for n in (4096, 8192):
+        yield Case(f"fp8 {n}", "eighths", lambda a, b: torch._scaled_mm(a, b.t(), one(), one(), out_dtype=B16, use_fast_accum=True),
+                   F8, (n, n), (n, n))
     for n in (4096, 8192):
         yield Case(f"i8 {n}", "integers", lambda a, b: torch._int_mm(a, b.t()), I8, (n, n), (n, n))
     for m in (1, 2, 4, 8, 16):
         yield Case(f"skinny {m} rows", "product", mm, B16, (m, 4096), (4096, 8192))
         yield Case(f"skinny {m} rows b [N][K]", "product_turned", turned, B16, (m, 4096), (8192, 4096))
+        yield Case(f"skinny {m} rows, clean cache", "product", mm, B16, (m, 4096), (4096, 8192), clean=True)
+        yield Case(f"skinny {m} rows b [N][K], clean cache", "product_turned", turned, B16, (m, 4096), (8192, 4096), clean=True)
     for b, n in ((128, 128), (64, 1024)):
         for word, dtype in (("f32", F32), ("bf16", B16)):
             yield Case(f"bmm {b} of {n} {word}", "batch", torch.bmm, dtype, (b, n, n), (b, n, n))
@@ -155,6 +165,8 @@ def attentions():
     yield Case("attention window", "attention_window", window_of, B16, x, x, x, width=512)
     yield Case("attention bias", "attention_bias", lambda q, k, v, b: cudnn(q, k, v, attn_mask=b.expand(4, 16, 4096, 4096)), B16, x, x, x,
                (16, 4096, 4096))
+    yield Case("attention dropout", "attention_dropout", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, dropout_p=0.1), B16, x,
+               x, x)
     given = F.scaled_dot_product_attention  # cuDNN takes no truths
     yield Case("attention mask", "attention_mask", given, B16, x, x, x, masks=((4, 1, 4096, 4096),))
     yield Case("attention keys", "attention_keys", given, B16, x, x, x, masks=((4, 1, 1, 4096),))
@@ -186,6 +198,15 @@ def convolutions():
                        lambda x, w, f=turned[axes], **o: f(x, w, **o), dtype, x, w, stride=stride, padding=padding, dilation=dilation)
 
 
+def drawn(quern, case, inputs):
+    """Of random numbers, which the peer draws otherwise: the same work op by op."""
+    want = torch.empty_like(inputs[0])
+    call, keep = quern_call(quern, case, inputs, want, "eager ")
+    quern.run(call)
+    torch.cuda.synchronize()
+    return want
+
+
 def truth(case, inputs):
     """The same work with wider numbers; attention and convolutions an image at a time."""
     if case.dtype is I8:
@@ -214,6 +235,8 @@ def truth(case, inputs):
         return torch.stack(outs).reshape(q.shape)
     if case.function.startswith(("convolution", "transposed")):
         return torch.cat([case.peer(wide[0][n:n + 1], *wide[1:], **case.words) for n in range(wide[0].shape[0])])
+    if case.dtype is F8:
+        return torch.mm(wide[0], wide[1].t())
     if sum(x.numel() for x in inputs) < 1 << 28 and case.dtype is F32:
         wide = [x.double() for x in inputs]
     return case.peer(*wide, **case.words)
@@ -225,7 +248,7 @@ def run_one(case, options, pipe):
         inputs = case.inputs("cuda")
         quern = Quern(options.library, "cuda")
         with torch.no_grad():
-            want = truth(case, inputs)
+            want = drawn(quern, case, inputs) if case.function == "attention_dropout" else truth(case, inputs)
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case.tf32
             try:
                 theirs = case.peer(*inputs, **case.words)
@@ -235,7 +258,7 @@ def run_one(case, options, pipe):
             except RuntimeError as why:
                 pipe.send({"why": "peer: " + str(why).splitlines()[0][:120]})
                 calls = {}
-            elem = {torch.int32: torch.int32}.get(want.dtype, torch.int32 if case.dtype is I8 else case.dtype)
+            elem = {torch.int32: torch.int32}.get(want.dtype, {I8: torch.int32, F8: B16}.get(case.dtype, case.dtype))
             result = torch.empty(tuple(want.shape), dtype=elem, device="cuda")
             case.functions = FUNCTIONS
             pipe.send({"stage": "compiling Quern's plan or its first run"})
@@ -243,7 +266,7 @@ def run_one(case, options, pipe):
             quern.run(call)
             torch.cuda.synchronize()
             error = relative_error(result.double(), want.double())
-            right = error < {B16: 1e-2, F32: 2e-3 if case.tf32 else 2e-5, I8: 1e-9}[case.dtype]
+            right = error < {B16: 1e-2, F32: 2e-3 if case.tf32 else 2e-5, F8: 1e-2, I8: 1e-9}[case.dtype]
             pipe.send({"error": error, "status": "ok" if right else "WRONG", "stage": "torch.compile"})
             del want
             calls["quern_us"] = lambda: quern.run(call)
@@ -255,18 +278,18 @@ def run_one(case, options, pipe):
             torch.cuda.empty_cache()
             pipe.send({"stage": "times", "ready": True})
             pipe.recv()
-            times = {} if options.check else times_us(calls, "cuda", 0.1)
+            times = {} if options.check else times_us(calls, "cuda", 0.1, clean=case.clean)
             pipe.send({"eager_us": float("nan"), **times})
     except Exception as problem:
         pipe.send({"status": "ERROR", "why": f"{type(problem).__name__}: {str(problem)[:300]}"})
     pipe.close()
 
 
-def quern_call(quern, case, inputs, result):
+def quern_call(quern, case, inputs, result, mode="fused "):
     import ctypes as C
     module, call, keep = C.c_void_p(), C.c_void_p(), []
     quern.ok(quern.q.qn_module_load_file(quern.context, FUNCTIONS.encode(), C.byref(module), quern.error), "load")
-    name = ("fused tf32 " if case.tf32 else "fused ") + case.function
+    name = mode + case.prefix + case.function
     quern.ok(quern.q.qn_call_new(module, name.encode(), C.byref(call), quern.error), "call")
     for (array, _), t in zip(case.arrays, inputs):
         quern.bind(call, array, t, keep)

@@ -18,7 +18,7 @@ static double half_to_double(uint16_t bits)
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-const char *element_at(const qn_array *array, const int64_t *index)
+static const char *element_at(const qn_array *array, const int64_t *index)
 {
     int64_t offset = 0;
     for (int axis = 0; axis < array->rank; axis++) offset += index[axis] * array->strides[axis];
@@ -59,11 +59,16 @@ double element_as_double(const qn_array *array, const int64_t *index)
     case QN_U32: return value.bits32;
     case QN_U64: return (double)value.u64;
     case QN_BOOL: return value.u8 != 0;
+    case QN_F8E4M3: {
+        int exponent = value.u8 >> 3 & 15, mantissa = value.u8 & 7;
+        double size = exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+        return (value.u8 & 0x7f) == 0x7f ? NAN : value.u8 & 0x80 ? -size : size;
+    }
     }
     return NAN;
 }
 
-void print_element(const qn_array *array, const int64_t *index, int digits, FILE *to)
+static void print_element(const qn_array *array, const int64_t *index, FILE *to)
 {
     if (array->type == QN_I64 || array->type == QN_U64) { /* a double cannot hold them all */
         int64_t whole;
@@ -73,7 +78,7 @@ void print_element(const qn_array *array, const int64_t *index, int digits, FILE
         else
             fprintf(to, "%" PRIu64, (uint64_t)whole);
     } else {
-        fprintf(to, "%.*g", digits, element_as_double(array, index));
+        fprintf(to, "%.6g", element_as_double(array, index));
     }
 }
 
@@ -123,7 +128,7 @@ void summarise_array(const char *name, const qn_array *array, FILE *to)
     memset(index, 0, sizeof(index));
     for (int shown = 0; shown < 8; shown++) {
         fputc(' ', to);
-        print_element(array, index, 6, to);
+        print_element(array, index, to);
         if (!advance(array, index)) break;
     }
     fprintf(to, count > 8 ? " ...\n" : "\n");

@@ -54,7 +54,8 @@ typedef enum qn_dtype {
     QN_U16,
     QN_U32,
     QN_U64,
-    QN_BOOL
+    QN_BOOL,
+    QN_F8E4M3 /* 8 bits: no infinity, the largest number is 448; what rounds beyond it is NaN */
 } qn_dtype;
 
 typedef struct qn_context qn_context;

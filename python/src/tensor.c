@@ -94,11 +94,11 @@ static bool type_from_code(int code, int bits, qn_dtype *out)
     static const struct {
         uint8_t code, bits;
         qn_dtype type;
-    } known[] = {{CODE_FLOAT, 32, QN_F32},   {CODE_FLOAT, 64, QN_F64}, {CODE_FLOAT, 16, QN_F16},
-                 {CODE_BFLOAT, 16, QN_BF16}, {CODE_INT, 8, QN_I8},     {CODE_INT, 16, QN_I16},
-                 {CODE_INT, 32, QN_I32},     {CODE_INT, 64, QN_I64},   {CODE_UINT, 8, QN_U8},
-                 {CODE_UINT, 16, QN_U16},    {CODE_UINT, 32, QN_U32},  {CODE_UINT, 64, QN_U64},
-                 {CODE_BOOL, 8, QN_BOOL}};
+    } known[] = {{CODE_FLOAT, 32, QN_F32},   {CODE_FLOAT, 64, QN_F64},   {CODE_FLOAT, 16, QN_F16},
+                 {CODE_BFLOAT, 16, QN_BF16}, {CODE_INT, 8, QN_I8},       {CODE_INT, 16, QN_I16},
+                 {CODE_INT, 32, QN_I32},     {CODE_INT, 64, QN_I64},     {CODE_UINT, 8, QN_U8},
+                 {CODE_UINT, 16, QN_U16},    {CODE_UINT, 32, QN_U32},    {CODE_UINT, 64, QN_U64},
+                 {CODE_BOOL, 8, QN_BOOL},    {CODE_F8E4M3, 8, QN_F8E4M3}};
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
         if (known[i].code == code && known[i].bits == bits) {
             *out = known[i].type;
@@ -128,7 +128,7 @@ bool dtype_from_object(PyObject *object, qn_dtype *type)
     } names[] = {{"float32", QN_F32}, {"float64", QN_F64}, {"float16", QN_F16}, {"bfloat16", QN_BF16},
                  {"half", QN_F16},    {"int8", QN_I8},     {"int16", QN_I16},   {"int32", QN_I32},
                  {"int64", QN_I64},   {"long", QN_I64},    {"uint8", QN_U8},    {"uint16", QN_U16},
-                 {"uint32", QN_U32},  {"uint64", QN_U64},  {"bool", QN_BOOL}};
+                 {"uint32", QN_U32},  {"uint64", QN_U64},  {"bool", QN_BOOL},   {"float8_e4m3fn", QN_F8E4M3}};
     PyObject *words = PyType_Check(object) ? PyObject_GetAttrString(object, "__name__") : PyObject_Str(object);
     const char *text = words ? PyUnicode_AsUTF8AndSize(words, NULL) : NULL;
     bool good = false;

@@ -17,9 +17,9 @@
 #define HEADER_LIMIT_BYTES ((uint64_t)100 << 20) /* as in the reference library */
 
 const char *const safetensors_types[SAFETENSORS_TYPES] = {
-    [QN_F32] = "F32", [QN_F64] = "F64", [QN_F16] = "F16",  [QN_BF16] = "BF16", [QN_I8] = "I8",
-    [QN_I16] = "I16", [QN_I32] = "I32", [QN_I64] = "I64",  [QN_U8] = "U8",     [QN_U16] = "U16",
-    [QN_U32] = "U32", [QN_U64] = "U64", [QN_BOOL] = "BOOL"};
+    [QN_F32] = "F32", [QN_F64] = "F64", [QN_F16] = "F16",   [QN_BF16] = "BF16",     [QN_I8] = "I8",
+    [QN_I16] = "I16", [QN_I32] = "I32", [QN_I64] = "I64",   [QN_U8] = "U8",         [QN_U16] = "U16",
+    [QN_U32] = "U32", [QN_U64] = "U64", [QN_BOOL] = "BOOL", [QN_F8E4M3] = "F8_E4M3"};
 
 typedef struct entry {
     qn_safetensor about;

@@ -10,7 +10,7 @@
 #define QN_NO_CALL_SITES
 #include <quern/safetensors.h>
 
-#define SAFETENSORS_TYPES (QN_BOOL + 1)
+#define SAFETENSORS_TYPES (QN_F8E4M3 + 1)
 extern const char *const safetensors_types[SAFETENSORS_TYPES]; /* "F32" */
 /* Elements times their size; false: it does not fit. */
 bool safetensors_size(const qn_safetensor *t, size_t *size_bytes);

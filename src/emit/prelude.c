@@ -29,8 +29,9 @@ static const type_row type_rows[] = {
     {"u16", "unsigned short", "unsigned short", "short", "i16", "u16", "16", "", "", "", "", "", "", "", ""},
     {"u32", "unsigned int", "unsigned int", "int", "i32", "u32", "32", "", "", "", "", "", "", "", ""},
     {"u64", "unsigned long", "unsigned long", "long", "i64", "u64", "64", "", "", "", "", "", "", "", ""},
-    {"f16", "unsigned short", "", "", "", "", "16", "", "", "", "", "", "", "f32", "float"},
-    {"bf16", "unsigned short", "", "", "", "", "16", "", "", "", "", "", "", "f32", "float"},
+    {"f16", "unsigned short", "", "", "", "u16", "16", "", "", "", "", "", "", "f32", "float"},
+    {"bf16", "unsigned short", "", "", "", "u16", "16", "", "", "", "", "", "", "f32", "float"},
+    {"f8e4m3", "unsigned char", "", "", "", "u8", "8", "", "", "", "", "", "", "f32", "float"},
 };
 
 static const type_row *row_of(const char *type)

@@ -1,7 +1,7 @@
 /*
  * The casts of the language as C text: convert_<from>_<to> and convert_<from>_<to>x16. In: a name. Out: the function.
- * Float to integer truncates, saturates and makes NaN 0; integer to integer wraps; to bool is x != 0; to f16 and bf16
- * rounds once to nearest even and stays a float in registers.
+ * Float to integer truncates, saturates and makes NaN 0; integer to integer wraps; to bool is x != 0; to f16, bf16 and
+ * f8e4m3 rounds once to nearest even and stays a float in registers.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/prelude_parts.h"
@@ -37,7 +37,7 @@ static const number_row *row_of(const char *type, size_t length)
     return NULL;
 }
 
-/* To f16 or bf16. Everything but f32 goes through a double, whose step to f32 rounds to odd, so that only the last
+/* To f16, bf16 or f8e4m3. Everything but f32 goes through a double, whose step to f32 rounds to odd, so that only the last
  * rounding counts. */
 static bool to_short_float(const number_row *from, const char *to, bool wide, text *needs, text *out)
 {
@@ -138,8 +138,10 @@ bool prelude_convert(const char *name, text *needs, text *out)
     bool wide = length > 3 && !strcmp(to_word + length - 3, "x16");
     if (wide) length -= 3;
     if (!from) return false;
-    if ((length == 3 && !strncmp(to_word, "f16", 3)) || (length == 4 && !strncmp(to_word, "bf16", 4)))
-        return to_short_float(from, length == 3 ? "f16" : "bf16", wide, needs, out);
+    static const char *const narrow[] = {"f16", "bf16", "f8e4m3"};
+    for (int i = 0; i < COUNT(narrow); i++)
+        if (strlen(narrow[i]) == length && !strncmp(to_word, narrow[i], length))
+            return to_short_float(from, narrow[i], wide, needs, out);
     const number_row *to = row_of(to_word, length);
     if (!to) return false;
     if (wide)

@@ -41,7 +41,7 @@ node fuse_bins_count(graph *g, const graph_node *n)
     while (updates->code == GRAPH_EXPAND || updates->code == GRAPH_RESHAPE) updates = graph_get(g, updates->inputs[0]);
     int64_t bins = n->shape.extents[n->attr.axis], count = shape_count(&graph_get(g, n->inputs[1])->shape);
     if (updates->code != GRAPH_FULL || bins > MOST_BINS || count > INT32_MAX) return 0;
-    dtype inside = n->elem == DT_F16 || n->elem == DT_BF16 ? DT_F32 : n->elem;
+    dtype inside = dtype_is_narrow(n->elem) ? DT_F32 : n->elem;
     node one = graph_convert(g, graph_full(g, n->elem, &n->shape, updates->attr.number), inside);
     node index = graph_short_index(g, graph_reshape(g, n->inputs[1], &(shape){1, {count}}), bins);
     int64_t parts = MAXIMUM(MINIMUM(count / COUNT_SPAN, MOST_COUNTERS), 1);
@@ -101,7 +101,7 @@ static const char sums_source[] =
 node fuse_bins_sum(graph *g, const graph_node *n)
 {
     int64_t bins = n->shape.extents[n->attr.axis], count = shape_count(&graph_get(g, n->inputs[1])->shape);
-    dtype inside = n->elem == DT_F16 || n->elem == DT_BF16 ? DT_F32 : n->elem;
+    dtype inside = dtype_is_narrow(n->elem) ? DT_F32 : n->elem;
     if (shape_count(&n->shape) != bins || bins > WARP_BINS || count < 4 * bins || count < COUNT_SPAN) return 0;
     if (inside != DT_F32 && inside != DT_I32) return 0;
     const char *type = dtypes[inside].text, *c_type = inside == DT_F32 ? "float" : "int";

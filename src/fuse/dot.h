@@ -24,6 +24,7 @@ typedef struct dot_sizes {
     bool taken;    /* ... split for every tile again as they are read, not once before */
     bool tf32;     /* ... or may be rounded */
     bool fed;      /* tiles for bulk copies and Hopper's matrix units */
+    int line;      /* elements of 128 bytes along K: a step of a fed product */
     bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */
     bool windows;  /* ... 64 elements and more: the copy engine gathers */
 } dot_sizes;
@@ -34,6 +35,13 @@ enum { DOT_TERMS = 3, DOT_ROUGH_TERMS = 2 }; /* of bf16: as f32; as tf32 or bett
 static inline int dot_term_products(int terms)
 {
     return terms ? terms * (terms + 1) / 2 : 1;
+}
+
+/* The matrix units turn elements of 16 bits alone: are both operands to lie along K? */
+enum { DOT_HALVES_LINE = 64 };
+static inline bool dot_takes_rows_of_k(const dot_sizes *size)
+{
+    return size->line != DOT_HALVES_LINE;
 }
 
 /* dot_tiles.c: the ways that the sizes of a product speak for, set in `size`. */

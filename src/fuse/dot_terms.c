@@ -150,9 +150,9 @@ bool dot_is_taken(const dot_work *w, int side)
     return stride_of(w, side, w->tile_axis[2]) == 1 || stride_of(w, side, w->tile_axis[side]) == 1;
 }
 
-bool dot_wants_copy(const dot_work *w, int side, bool tf32)
+bool dot_wants_copy(const dot_work *w, int side, bool along_k)
 {
-    return !lies_along(w, side, w->tile_axis[2]) && (tf32 || !lies_along(w, side, w->tile_axis[side]));
+    return !lies_along(w, side, w->tile_axis[2]) && (along_k || !lies_along(w, side, w->tile_axis[side]));
 }
 
 static frame *copy_frame(dot_work *w, const dot_terms *s)

@@ -126,18 +126,16 @@ static bool is_alone(const dot_sizes *size, int64_t units, const fed_tile *t, in
 /* ns of a fed product: rounds of programs on all units, and joining the parts of K. */
 static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
 {
-    double rate = (size->terms  ? (double)FED_RATE / dot_term_products(size->terms)
-                   : size->tf32 ? FED_RATE / 2
-                                : FED_RATE) *
-                  t->speed;
+    double rate = FED_RATE * t->speed * size->line / DOT_HALVES_LINE / dot_term_products(size->terms);
     if (size->taken) rate *= TAKEN_SPEED;
     if (is_alone(size, units, t, parts)) rate *= FED_ALONE_SPEED;
-    int64_t step = size->tf32 && !size->terms ? 32 : 64, count = count_tiles(size, t->rows, t->columns);
+    int64_t step = size->line, count = count_tiles(size, t->rows, t->columns);
     int64_t rounds = (count * parts + units - 1) / units, depth = (size->depth + parts - 1) / parts;
     double each = (double)(t->rows * t->columns) * (double)((depth + step - 1) / step * step) / rate;
     double multiply = (double)rounds * each + (double)(t->turns ? 2 : rounds) * FED_TILE_NS;
     double join = (double)(size->rows * size->columns * size->products) * (double)(parts + 1) * 4 / JOIN_RATE;
-    double read = operands_of(size) * (size->taken || size->tf32 ? 4 : size->terms ? 2 * size->terms : 2) / MEMORY_RATE;
+    int bytes = size->taken ? 4 : size->terms ? 2 * size->terms : 128 / size->line;
+    double read = operands_of(size) * bytes / MEMORY_RATE;
     int64_t busy = MINIMUM(units, count * parts); /* half of them can read as fast as all */
     read *= MAXIMUM(1, 0.5 * (double)units / (double)busy);
     return MAXIMUM(multiply, read) + MINIMUM(multiply, read) / 8 + (parts > 1 ? JOIN_NS + join : 0);
@@ -161,9 +159,7 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
             if (best->tiles.rows && time >= best->time_ns) continue;
             int stages = is_alone(size, units, t, parts) ? FED_ALONE_STAGES : 0;
             best->time_ns = time;
-            best->tiles =
-                (dot_tiles){t->rows,  t->columns, size->tf32 && !size->terms ? 32 : 64, 0, GPU_FOLD_STEP, parts, stages,
-                            t->turns, 0};
+            best->tiles = (dot_tiles){t->rows, t->columns, size->line, 0, GPU_FOLD_STEP, parts, stages, t->turns, 0};
         }
     }
     return count;
@@ -206,7 +202,7 @@ const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_s
     if (options->arch != TARGET_HOPPER) return "bulk copies and their matrix units are of sm_90";
     if (elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS && work_of(size) < TERMS_LEAST)
         return "of f32, and too few multiplications to split its operands into terms";
-    if (elem != DT_F16 && elem != DT_BF16 && elem != DT_F32) return "no matrix unit of bulk copies takes its type";
+    if (!dtype_is_narrow(elem) && elem != DT_F32) return "no matrix unit of bulk copies takes its type";
     if (is_thin(size)) return "few rows or columns, and little to read";
     if (work_of(size) < FED_LEAST) return "too few multiplications: launches are what counts";
     return "what its operands lie like, or what follows it, speaks against it";
@@ -215,12 +211,12 @@ const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_s
 void dot_choose_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
 {
     bool hopper = options->gpu && options->arch == TARGET_HOPPER;
-    bool halves = elem == DT_F16 || elem == DT_BF16;
     size->terms = wants_terms(options, elem, way, size) ? DOT_TERMS : 0;
+    size->line = size->terms ? DOT_HALVES_LINE : 128 / dtypes[elem].size_bytes;
     size->taken = size->terms && is_taken(options, size);
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
     bool worth = is_thin(size) ? operands_of(size) >= FED_THIN : work_of(size) >= FED_LEAST;
-    size->fed = size->terms || (hopper && (halves || size->tf32) && worth);
+    size->fed = size->terms || (hopper && (dtype_is_narrow(elem) || size->tf32) && worth);
 }
 
 void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size)
@@ -232,12 +228,13 @@ void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_wa
     size->fed = can && (way == PRODUCT_TERMS || (large && (halves || way == PRODUCT_ANY || way == PRODUCT_TF32)));
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
     size->terms = !size->fed || halves ? 0 : size->tf32 ? DOT_ROUGH_TERMS : DOT_TERMS;
+    size->line = DOT_HALVES_LINE;
 }
 
 bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
 {
-    if (size->tf32 && copies[0] && size->columns < COPY_USES) return false;
-    if (size->tf32 && copies[1] && size->rows < COPY_USES) return false;
+    if (dot_takes_rows_of_k(size) && copies[0] && size->columns < COPY_USES) return false;
+    if (dot_takes_rows_of_k(size) && copies[1] && size->rows < COPY_USES) return false;
     double all = (double)size->rows * (double)size->columns;
     double work = all * (double)MAXIMUM(size->depth, COPY_DEPTH) * (double)size->products;
     return work >= COPY_LEAST && all >= COPY_WIDTH * ((double)size->rows + (double)size->columns);

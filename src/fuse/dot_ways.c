@@ -93,10 +93,11 @@ void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]
     if (w->whole) copies[w->laid] = size->fed && !w->slice;
     if (!size->fed || size->terms || w->whole) return;
     for (int side = 0; side < 2; side++)
-        copies[side] = w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, size->tf32);
+        copies[side] =
+            w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, dot_takes_rows_of_k(size));
     if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
         copies[0] = copies[1] = false;
-        size->fed = !size->tf32 && size->depth % 8 == 0;
+        size->fed = !dot_takes_rows_of_k(size) && size->depth % 8 == 0;
     }
 }
 

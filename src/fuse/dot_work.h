@@ -96,7 +96,7 @@ bool dot_is_slice(const dot_work *w, int side);
 /* Axes are known: can the warps that fill the ring split an operand as they read it? */
 bool dot_is_taken(const dot_work *w, int side);
 /* Axes are known: is an operand to be laid out anew, so that bulk copies walk it and the matrix units take it? */
-bool dot_wants_copy(const dot_work *w, int side, bool tf32);
+bool dot_wants_copy(const dot_work *w, int side, bool along_k);
 void dot_make_terms(dot_work *w, int side, int count, dtype elem);  /* a phase of its own; count: of terms, or 1 */
 value dot_load_term(dot_work *w, frame *f, int side, int which);    /* of one step, 0 where there is nothing */
 value dot_add_terms(dot_work *w, tile_block *block, value carried); /* the products of one step, added to the sums */

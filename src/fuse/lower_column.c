@@ -281,17 +281,6 @@ static void store_part(lowering *l, frame *f, const parts *c, int i, value chunk
 #define WIDE_BLOCK 1024
 #define WIDE_ROWS 8
 
-/* Rows of a turn: single elements of several arrays leave room for fewer. */
-static int wide_rows(const loop *p)
-{
-    int arrays = 0;
-    for (int i = 1; i < p->t->term_count; i++) {
-        const term *x = &p->t->terms[i];
-        arrays += x->kind == TERM_ACCESS && x->axes & p->inner && x->axes & p->outer;
-    }
-    return arrays > 1 && loop_begins_between(p) ? WIDE_ROWS / 2 : WIDE_ROWS;
-}
-
 /* The rows `row`, row + 1 ... of one turn, joined two by two and then with what is carried. */
 static void wide_turn(const loop *p, lowering *l, frame *f, const lower_for *turns, const parts *c, const int *rows,
                       int row_count, value row, value others, int count, value *next)
@@ -333,8 +322,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     int64_t width = loop_width(l->extents[last], WIDE_BLOCK), blocks[SPACE_AXES], others = 1;
     for (int i = 0; i < kept_count; i++) blocks[i] = i == kept_count - 1 ? width : 1;
     for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
-    int together = wide_rows(p);
-    int64_t turns = (l->extents[tiled] + together - 1) / together * extents_product(l, rows, row_count - 1);
+    int64_t turns = (l->extents[tiled] + WIDE_ROWS - 1) / WIDE_ROWS * extents_product(l, rows, row_count - 1);
     /* Programs that run all at once, eight of 128 threads on a multiprocessor: of a few more half would wait. */
     c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 1);
     int chunk_param = lower_scalar(l, "chunks", c->part_count);
@@ -349,7 +337,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     f->dims[0] = width;
     frame_tile(f, last, 0, starts[kept_count - 1], true);
     for (int i = 0; i < c->count; i++) carried[i] = lower_broadcast(l, f, identity(p, l, b, c->folds[i]), 1);
-    value by = lower_scalar_value(l, l->phase, chunk_param), many = lower_integer(l, b, together);
+    value by = lower_scalar_value(l, l->phase, chunk_param), many = lower_integer(l, b, WIDE_ROWS);
     value extent = lower_extent(l, tiled);
     value whole = lower_op(l, b, OP_DIV, DT_I64, (value[]){extent, many}, 2, 0);
     value done = lower_op(l, b, OP_MUL, DT_I64, (value[]){whole, many}, 2, 0);
@@ -366,7 +354,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
         }
         value row = tail ? lower_op(l, loop.body, OP_ADD, DT_I64, (value[]){done, at}, 2, 0)
                          : lower_op(l, loop.body, OP_MUL, DT_I64, (value[]){at, many}, 2, 0);
-        wide_turn(p, l, f, &loop, c, rows, row_count, row, other, tail ? 1 : together, next);
+        wide_turn(p, l, f, &loop, c, rows, row_count, row, other, tail ? 1 : WIDE_ROWS, next);
         lower_for_end(l, b, &loop, next, results);
         memcpy(carried, results, sizeof(carried));
     }

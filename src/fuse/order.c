@@ -202,7 +202,7 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
         !fuse_view_middle(g, n, &mine, of->attr.axis, 1, &to))
         return false;
     const char *name = scan_functions[of->attr.fold], *type = dtypes[of->elem].text;
-    const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
+    const char *inside = dtype_is_narrow(of->elem) ? "f32" : type;
     bool few = to.extents[0] * to.extents[2] <= FEW_ROWS && to.extents[1] >= (options->gpu ? LONG_ROW_GPU : LONG_ROW);
     bool rows = few || to.extents[2] == 1;
     *out = fuse_kernel_of(memory, g, n, name, 2);

@@ -160,7 +160,7 @@ static bool begin(graph *g, node x, int axis, bool descending, rows_of *s)
     if (count < 2 || length < 2 || length > INT32_MAX) return false;
     x = fuse_axis_last(g, x, axis, s->back);
     s->turned = graph_get(g, x)->shape;
-    bool halves = elem == DT_F16 || elem == DT_BF16, small = dtypes[elem].size_bytes < 4 && !halves;
+    bool halves = dtype_is_narrow(elem), small = dtypes[elem].size_bytes < 4 && !halves;
     s->wide = halves ? DT_F32 : small ? DT_I32 : elem;
     s->x = graph_convert(g, graph_reshape(g, x, &(shape){2, {count / length, length}}), s->wide);
     s->keys = arena_print(g->memory, keys_text, dtypes[s->wide].size_bytes == 8 ? "long" : "int", c_type(s->wide),

@@ -386,7 +386,7 @@ bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view 
     scatter_form lanes = options->gpu ? FORM_LANE_PIECES : FORM_LANES;
     scatter_form form = firsts ? FORM_FIRSTS : is_in_pieces(of, options) ? FORM_PIECES : rows ? FORM_ROWS : lanes;
     const char *type = dtypes[of->elem].text, *index_type = dtypes[graph_get(g, of->inputs[1])->elem].text;
-    const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type;
+    const char *inside = dtype_is_narrow(of->elem) ? "f32" : type;
     *out = fuse_kernel_of(memory, g, n, graph_ops[of->code].text, 4 - firsts + has_base);
     fuse_argument *to = out->arguments;
     if (has_base) *to++ = base;
@@ -501,7 +501,7 @@ bool fuse_run_sum_kernel(arena *memory, const graph *g, node n, const fuse_view 
         }
     }
     const char *type = dtypes[of->elem].text, *index_type = dtypes[graph_get(g, of->inputs[0])->elem].text;
-    const char *inside = of->elem == DT_F16 || of->elem == DT_BF16 ? "f32" : type, *source;
+    const char *inside = dtype_is_narrow(of->elem) ? "f32" : type, *source;
     int wide = SHORT_ROW;
     while (wide < parts[3].extents[1] && wide < WIDE) wide *= 2;
     if (options->gpu)

@@ -63,6 +63,8 @@ typedef struct scores_text { /* a kernel being written */
 void scores_begin(scores_text *t, arena *memory, const graph *g, const fuse_leaf *leaves, const bool *is_root,
                   const fuse_options *options, const shape *scores);
 void scores_end(scores_text *t);
+/* Scores that have a name already. */
+void scores_name(scores_text *t, node n, const char *name);
 /* The name of scores, whose statements are in the text now; "" where it was refused. */
 const char *scores_put(scores_text *t, node n);
 const char *scores_condition(scores_text *t, node n); /* the same of a condition, which may lack an axis */

@@ -32,7 +32,13 @@ typedef struct row_product {
 bool scores_is_map(const score_graph *s, node n, op_code code);
 node scores_behind(const score_graph *s, node n);               /* through what only repeats or renames a value */
 node scores_maximum_of(const score_graph *s, node exponential); /* exp(x - m): m, where it is x's maximum; else 0 */
-/* scores = e / sum(e), perhaps rounded: its maximum and sum. */
+/* What an output multiplies by: a softmax, perhaps rounded, times a number, and 0 where a condition does not hold (dropout). */
+typedef struct score_weights {
+    node softmax, kept; /* kept: the condition, or 0 */
+    double factor;
+} score_weights;
+score_weights scores_weights(const score_graph *s, node scores);
+/* Such weights of e / sum(e): its maximum and sum. */
 bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm);
 /* select(condition, x, -inf) around scores: the conditions; the scores inside. */
 node scores_inside_masks(const score_graph *s, node x, node *conditions, int *count, int most);
@@ -43,7 +49,7 @@ score_band scores_vanish_outside(const score_graph *s, node n);
 /* The ways (0 to 3) in which a product may contract scores: which operand, and whether turned. */
 bool scores_form_of(const score_graph *s, node dot, int way, output_form *f);
 int64_t scores_output_depth(const graph_node *x, const output_form *f);
-/* sum over S of dot(left, v^T) * softmax = sum over D of left * dot(softmax, v), where that product is a node of the
+/* sum over S of dot(left, v^T) * weights = sum over D of left * dot(weights, v), where that product is a node of the
  * graph: no scores are needed again. */
 bool scores_row_product(const score_graph *s, node sum, row_product *out);
 /* Are these scores the same if all exponentials below maxima grow by a factor a row, and so their sums? known: by node,

@@ -51,20 +51,40 @@ node scores_norm_maximum(const score_graph *s, node n)
     return maximum && !s->leaves[maximum].given ? maximum : 0;
 }
 
-/* scores = e / sum(e), perhaps rounded: its maximum and sum. */
+static bool is_number(const score_graph *s, node n, double f)
+{
+    return get(s, n)->code == GRAPH_FULL && get(s, n)->attr.number.f == f;
+}
+
+score_weights scores_weights(const score_graph *s, node scores)
+{
+    score_weights w = {.factor = 1};
+    for (;; scores = w.softmax) {
+        const graph_node *x = get(s, scores);
+        w.softmax = scores;
+        if (x->code != GRAPH_MAP || s->leaves[scores].given) return w;
+        if (x->attr.map == OP_CONVERT && dtype_is_float(x->elem)) {
+            w.softmax = x->inputs[0];
+        } else if (x->attr.map == OP_MUL && get(s, x->inputs[1])->code == GRAPH_FULL) {
+            w.factor *= get(s, x->inputs[1])->attr.number.f;
+            w.softmax = x->inputs[0];
+        } else if (x->attr.map == OP_SELECT && !w.kept && is_number(s, x->inputs[2], 0)) {
+            w.kept = x->inputs[0];
+            w.softmax = x->inputs[1];
+        } else {
+            return w;
+        }
+    }
+}
+
 bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm)
 {
-    while (scores_is_map(s, scores, OP_CONVERT)) scores = get(s, scores)->inputs[0];
+    scores = scores_weights(s, scores).softmax;
     if (!scores_is_map(s, scores, OP_DIV)) return false;
     node e = get(s, scores)->inputs[0];
     *norm = scores_behind(s, get(s, scores)->inputs[1]);
     *maximum = scores_maximum_of(s, e);
     return *maximum && scores_norm_maximum(s, *norm) == *maximum && get(s, *norm)->inputs[0] == e;
-}
-
-static bool is_number(const score_graph *s, node n, double f)
-{
-    return get(s, n)->code == GRAPH_FULL && get(s, n)->attr.number.f == f;
 }
 
 /* select(condition, x, -inf) around scores: the conditions; the scores inside. What is rounded on the way is not: the loops
@@ -261,7 +281,7 @@ bool scores_form_of(const score_graph *s, node dot, int way, output_form *f)
 /* ---- sums of rows ---- */
 
 typedef struct row_factors {
-    node dot, maximum;
+    node dot, maximum, kept; /* kept: the condition outside of which it is 0, or 0 */
     double factor;
     bool good;
 } row_factors;
@@ -282,6 +302,9 @@ static void find_factors(const score_graph *s, node n, int depth, row_factors *f
         find_factors(s, x->inputs[0], depth + 1, f);
     } else if (x->attr.map == OP_MUL) {
         find_factors(s, x->inputs[0], depth + 1, f);
+        find_factors(s, x->inputs[1], depth + 1, f);
+    } else if (x->attr.map == OP_SELECT && is_number(s, x->inputs[2], 0) && !f->kept) {
+        f->kept = x->inputs[0];
         find_factors(s, x->inputs[1], depth + 1, f);
     } else if (x->attr.map == OP_DIV) { /* by the norm: a loop's exponentials are divided already */
         f->good &= scores_norm_maximum(s, scores_behind(s, x->inputs[1])) != 0;
@@ -311,7 +334,9 @@ bool scores_row_product(const score_graph *s, node sum, row_product *out)
             if (y->code != GRAPH_DOT || y->inputs[1] != values || !scores_form_of(s, n, 0, &form)) continue;
             if (!scores_is_softmax(s, form.scores, &maximum, &norm) || maximum != f.maximum) continue;
             if (!shape_same(&y->shape, &get(s, left)->shape)) continue;
-            *out = (row_product){.left = left, .output = n, .factor = f.factor};
+            score_weights w = scores_weights(s, form.scores);
+            if (w.kept != f.kept || w.factor == 0) continue;
+            *out = (row_product){.left = left, .output = n, .factor = f.factor / w.factor};
             return true;
         }
     return false;

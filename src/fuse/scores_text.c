@@ -289,6 +289,8 @@ static const char *op_words(scores_text *t, const graph_node *x, const char *con
 {
     const char *form = op_form(x);
     if (x->attr.map == OP_CONVERT) return arena_print(t->memory, "%s(%s)", scores_type(x->elem), in[0]);
+    if (x->attr.map == OP_PHILOX)
+        return arena_print(t->memory, "philox(%s, %s, %s, %d)", in[0], in[1], in[2], x->attr.index);
     if (!form) return refuse(t, "the language has no such op");
     if (!strcmp(form, "call")) return arena_print(t->memory, "%s(%s)", ops[x->attr.map].text, in[0]);
     return x->input_count == 1   ? arena_print(t->memory, form, in[0])
@@ -381,6 +383,29 @@ static bool is_mask_beside(const scores_text *t, node n)
            shape_count(&x->shape) <= shape_count(&t->scores) / FEW && !has_positions(t, n, &ways);
 }
 
+/* The row-major number of an element of the scores. */
+static const scores_value *element_number(scores_text *t, node n, const signed char *axes)
+{
+    const graph_node *x = graph_get(t->g, n);
+    const char *words = NULL;
+    int rank = t->scores.rank;
+    bool rows = false, columns = false;
+    for (int k = 0; k < x->shape.rank; k++) {
+        if (x->shape.extents[k] == 1) continue;
+        if (axes[k] < 0) return refuse(t, "elements are counted along other axes"), NULL;
+        const char *at = axes[k] == rank - 2   ? "(i + iota(BM))[:][]"
+                         : axes[k] == rank - 1 ? "(j + iota(BN))[][:]"
+                                               : arena_print(t->memory, "b%d", axes[k]);
+        rows |= axes[k] == rank - 2;
+        columns |= axes[k] == rank - 1;
+        const char *extent = axes[k] == rank - 2   ? "L"
+                             : axes[k] == rank - 1 ? "S"
+                                                   : arena_print(t->memory, "B%d", axes[k]);
+        words = words ? arena_print(t->memory, "(%s) * %s + %s", words, extent, at) : at;
+    }
+    return declare(t, n, axes, rows, columns, words ? words : "0");
+}
+
 static const scores_value *value_of(scores_text *t, node n, const signed char *axes)
 {
     const graph_node *x = graph_get(t->g, n);
@@ -405,6 +430,7 @@ static const scores_value *value_of(scores_text *t, node n, const signed char *a
         return value_of(t, x->inputs[0], inner);
     case GRAPH_RESHAPE:
         if (map_reshape(t, x, axes, inner)) return value_of(t, x->inputs[0], inner);
+        if (graph_get(t->g, x->inputs[0])->code == GRAPH_IOTA) return element_number(t, n, axes);
         break;
     case GRAPH_IOTA:
         if (axes[0] == rank - 2) return declare(t, n, axes, true, false, "(i + iota(BM))[:][]");
@@ -437,6 +463,18 @@ static const scores_value *at_scores(scores_text *t, node n)
     memset(axes, -1, sizeof(axes));
     for (int k = 0; k < t->scores.rank; k++) axes[k] = (signed char)k;
     return value_of(t, n, axes);
+}
+
+void scores_name(scores_text *t, node n, const char *name)
+{
+    scores_value v = {.n = n, .name = name, .rows = true, .columns = true};
+    if (t->value_count == SCORES_STATEMENTS) {
+        refuse(t, "the kernel would be too long");
+        return;
+    }
+    memset(v.axes, -1, sizeof(v.axes));
+    for (int k = 0; k < t->scores.rank; k++) v.axes[k] = (signed char)k;
+    t->values[t->value_count++] = v;
 }
 
 const char *scores_put(scores_text *t, node n)

@@ -229,6 +229,20 @@ bool scores_write_pass(scores_text *t, const node *outputs, const output_form *f
     return true;
 }
 
+/* What is multiplied by: `p`, or what is computed from it, by statements that come behind it. */
+static const char *weights_text(scores_text *t, const score_graph *s, node scores, text *after)
+{
+    score_weights w = scores_weights(s, scores);
+    if (!w.kept && w.factor == 1) return "p";
+    text before = t->both;
+    t->both = (text){0};
+    scores_name(t, w.softmax, "p");
+    const char *name = scores_put(t, scores);
+    *after = t->both;
+    t->both = before;
+    return name;
+}
+
 bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, const output_form *f, bool keeps,
                           text *out)
 {
@@ -267,10 +281,10 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
     dtype elem = sum_type(get(t, maximum)->elem);
     const char *type = scores_type(elem), *batch = batch_words(t), *extents = batch_extents(t);
     const char *step = "";
-    if (f && !t->refused) {
-        output_form plain = *f;
-        step = product_words(t, dot, &plain, "p");
-    }
+    text after = {0};
+    if (f && !t->refused) step = product_words(t, dot, f, weights_text(t, &s, f->scores, &after));
+    const char *weights = arena_copy_text(t->memory, text_get(&after), after.length);
+    text_free(&after);
     if (t->refused || !t->products || t->statistic_count) return false;
     if (f) text_print(&t->constants, ", const int DO0 = %lld", (long long)depth);
     text outputs = {0};
@@ -299,6 +313,7 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
     text_print(out, "        tile %s p = exp(s - %s), shrink = exp(old - %s);\n", type, always ? "m" : "safe",
                always ? "m" : "safe");
     text_add(out, "        l = l * shrink + sum(p, axis = 1);\n");
+    text_add(out, weights);
     if (f) text_print(out, "        acc *= shrink;\n        acc += %s;\n", step);
     text_add(out, "    }\n");
     if (f) text_print(out, "    %s = acc / l;\n", output_access(t, f, 0));

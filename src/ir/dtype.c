@@ -71,12 +71,44 @@ double bf16_to_double(uint16_t bits)
     return x;
 }
 
+uint8_t f8e4m3_from_double(double x)
+{
+    uint8_t sign = signbit(x) ? 0x80 : 0;
+    double size = fabs(x);
+    if (!(size <= 464.0)) return sign | 0x7f; /* halfway to what would be the next one rounds down, to even */
+    if (size < 0x1p-6) return sign | (uint8_t)nearbyint(size * 0x1p9);
+    int exponent;
+    double fraction = frexp(size, &exponent);
+    int mantissa = (int)nearbyint(fraction * 16.0); /* 8 .. 16 */
+    return sign | (uint8_t)(((exponent + 6) << 3) + (mantissa - 8));
+}
+
+double f8e4m3_to_double(uint8_t bits)
+{
+    int exponent = bits >> 3 & 15, mantissa = bits & 7;
+    double size = (bits & 0x7f) == 0x7f ? NAN : exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+    return bits & 0x80 ? -size : size;
+}
+
+double dtype_tolerance(dtype t)
+{
+    switch (t) {
+    case DT_F64: return 1e-12;
+    case DT_F32: return 1e-5;
+    case DT_F16: return 1e-3;
+    case DT_BF16: return 1e-2;
+    case DT_F8E4M3: return 0.13;
+    default: return 0;
+    }
+}
+
 double round_to_dtype(dtype t, double x)
 {
     switch (t) {
     case DT_F32: return (float)x;
     case DT_F16: return f16_to_double(f16_from_double(x));
     case DT_BF16: return bf16_to_double(bf16_from_double(x));
+    case DT_F8E4M3: return f8e4m3_to_double(f8e4m3_from_double(x));
     default: return x;
     }
 }
@@ -127,6 +159,7 @@ number element_read(dtype t, const void *from)
         n.f = bf16_to_double(bits);
         break;
     }
+    case DT_F8E4M3: n.f = f8e4m3_to_double(*(const uint8_t *)from); break;
     case DT_I8: READ(int8_t, i)
     case DT_I16: READ(int16_t, i)
     case DT_I32: READ(int32_t, i)
@@ -148,6 +181,7 @@ void element_write(dtype t, void *to, number n)
     case DT_F64: WRITE(double, n.f)
     case DT_F16: WRITE(uint16_t, f16_from_double(n.f))
     case DT_BF16: WRITE(uint16_t, bf16_from_double(n.f))
+    case DT_F8E4M3: WRITE(uint8_t, f8e4m3_from_double(n.f))
     case DT_I8: WRITE(int8_t, n.i)
     case DT_I16: WRITE(int16_t, n.i)
     case DT_I32: WRITE(int32_t, n.i)

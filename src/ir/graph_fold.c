@@ -69,7 +69,7 @@ node graph_dot(graph *g, node a, node b, dtype elem, product_way way)
         return graph_fail(g, "dot", "types %s and %s differ: cast one", dtypes[g->nodes[a].elem].text,
                           dtypes[g->nodes[b].elem].text);
     dtype from = g->nodes[a].elem;
-    bool half = from == DT_F16 || from == DT_BF16, byte = from == DT_I8 || from == DT_U8;
+    bool half = dtype_is_narrow(from), byte = from == DT_I8 || from == DT_U8;
     if (!dtype_is_float(from) && !byte) return graph_fail(g, "dot", "it does not take %s: cast it", dtypes[from].text);
     if (byte ? elem != DT_I32 : elem != from && !(half && elem == DT_F32))
         return graph_fail(g, "dot", "products of %s do not give %s", dtypes[from].text, dtypes[elem].text);

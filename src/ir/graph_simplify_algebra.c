@@ -162,12 +162,11 @@ node rule_select(const rule_state *s, node n)
 /* Does every value of `from` stay itself in `to`? */
 static bool keeps(dtype from, dtype to)
 {
-    static const int digits[DT_COUNT] = {[DT_F32] = 24, [DT_F64] = 53, [DT_F16] = 11, [DT_BF16] = 8};
     int from_bits = dtypes[from].size_bytes * 8, to_bits = dtypes[to].size_bytes * 8;
     if (from == to || from == DT_BOOL) return true;
     if (dtype_is_float(from))
-        return dtype_is_float(to) && to_bits > from_bits; /* f16 to f32, bf16 to f32, f32 to f64, ... */
-    if (dtype_is_float(to)) return from_bits <= digits[to];
+        return dtype_is_float(to) && to_bits > from_bits; /* e4m3 to bf16, f16 to f32, f32 to f64, ... */
+    if (dtype_is_float(to)) return from_bits <= dtypes[to].digits;
     if (to == DT_BOOL) return false;
     return dtypes[from].kind == dtypes[to].kind ? to_bits >= from_bits : dtype_is_signed(to) && to_bits > from_bits;
 }
@@ -183,7 +182,7 @@ node rule_convert(const rule_state *s, node n)
     node x = rule_input(s, at, 0)->inputs[0];
     dtype from = graph_get(s->g, x)->elem, middle = rule_input(s, at, 0)->elem, to = at->elem;
     bool saturates = dtype_is_float(middle) && dtype_is_integer(to) && !dtype_is_float(from);
-    bool twice = dtype_is_integer(from) && (to == DT_F16 || to == DT_BF16); /* it goes through f32, which may round */
+    bool twice = dtype_is_integer(from) && dtype_is_narrow(to); /* it goes through f32, which may round */
     if (!keeps(from, middle) || (saturates && !keeps(from, to)) || (twice && !keeps(from, DT_F32))) return n;
     return graph_convert(s->g, x, to);
 }

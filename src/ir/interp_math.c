@@ -221,6 +221,7 @@ void math_round(dtype elem, int64_t n, cell *r)
         return;
     case DT_F16:
     case DT_BF16:
+    case DT_F8E4M3:
         for (int64_t j = 0; j < n; j++) r[j].f = round_to_dtype(elem, r[j].f);
         return;
     case DT_I32:

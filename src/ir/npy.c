@@ -189,10 +189,8 @@ static void swap_bytes(unsigned char *data, int64_t bytes, int size)
 static qn_status read_preamble(FILE *file, reader *r, int64_t file_bytes, char **words, qn_error *error)
 {
     unsigned char start[12];
-    size_t got = fread(start, 1, 10, file);
-    if (got >= 4 && !memcmp(start, "PK\3\4", 4))
-        return fault(r, "it is an archive (.npz, .pt): write one array with np.save");
-    if (got != 10 || memcmp(start, magic, sizeof(magic))) return fault(r, "it does not begin as one");
+    if (fread(start, 1, 10, file) != 10 || memcmp(start, magic, sizeof(magic)))
+        return fault(r, "it does not begin as one");
     int major = start[6];
     size_t length = start[8] | (size_t)start[9] << 8;
     int64_t before = 10;
@@ -261,13 +259,11 @@ static char *pack(const qn_array *a, int axis, const char *from, char *to)
 {
     size_t size = (size_t)dtypes[a->type].size_bytes; /* the type was looked at */
     if (axis == a->rank) {
-        if (a->type != QN_BF16) return (char *)memcpy(to, from, size) + size;
-        uint16_t bits;
-        memcpy(&bits, from, sizeof(bits));
-        float wide = (float)bf16_to_double(bits);
+        if (*dtypes[a->type].npy_code) return (char *)memcpy(to, from, size) + size;
+        float wide = (float)element_read((dtype)a->type, from).f; /* exact: NumPy has no name for the narrower one */
         return (char *)memcpy(to, &wide, sizeof(wide)) + sizeof(wide);
     }
-    if (axis == a->rank - 1 && a->strides[axis] == 1 && a->type != QN_BF16) {
+    if (axis == a->rank - 1 && a->strides[axis] == 1 && *dtypes[a->type].npy_code) {
         size_t bytes = (size_t)a->extents[axis] * size;
         return (char *)memcpy(to, from, bytes) + bytes;
     }
@@ -282,7 +278,7 @@ qn_status qn_npy_write(const char *path, const qn_array *array, qn_error *error)
     if (!path || !array) return error_set(error, QN_BAD_CALL, "qn_npy_write: an argument is NULL");
     if ((int)array->type < 0 || (int)array->type >= DT_COUNT || array->rank < 0 || array->rank > ARRAY_RANK)
         return error_set(error, QN_BAD_CALL, "qn_npy_write: the array has no such type or rank");
-    header h = {.elem = array->type == QN_BF16 ? DT_F32 : (dtype)array->type, .rank = array->rank};
+    header h = {.elem = *dtypes[array->type].npy_code ? (dtype)array->type : DT_F32, .rank = array->rank};
     memcpy(h.extents, array->extents, sizeof(h.extents));
     int64_t bytes;
     for (int i = 0; i < h.rank; i++)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 const dtype_info dtypes[DT_COUNT] = {
-#define DTYPE(name, text, bytes, kind, c, npy) [DT_##name] = {text, bytes, KIND_##kind, c, npy},
+#define DTYPE(name, text, bytes, kind, digits, c, npy) [DT_##name] = {text, bytes, KIND_##kind, digits, c, npy},
 #include "ir/dtype.def"
 #undef DTYPE
 };
@@ -39,7 +39,10 @@ number fold_identity(fold_kind fold, dtype t)
         return dtype_is_float(t) ? (number){.f = one} : (number){.i = one};
     }
     switch (dtypes[t].kind) {
-    case KIND_FLOAT: return (number){.f = low ? -INFINITY : INFINITY};
+    case KIND_FLOAT: {
+        double far = t == DT_F8E4M3 ? F8E4M3_LARGEST : INFINITY;
+        return (number){.f = low ? -far : far};
+    }
     case KIND_INT: return (number){.i = low ? INT64_MIN >> (64 - bits) : INT64_MAX >> (64 - bits)};
     case KIND_UINT: return (number){.i = low ? 0 : (int64_t)(~(uint64_t)0 >> (64 - bits))};
     default: return (number){.i = high};

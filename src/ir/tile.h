@@ -20,7 +20,7 @@
 #define LARGEST_LAUNCH ((int64_t)1 << 40) /* programs of a phase, all axes together */
 
 typedef enum dtype {
-#define DTYPE(name, text, bytes, kind, c, npy) DT_##name,
+#define DTYPE(name, text, bytes, kind, digits, c, npy) DT_##name,
 #include "ir/dtype.def"
 #undef DTYPE
     DT_COUNT
@@ -32,6 +32,7 @@ typedef struct dtype_info {
     const char *text;
     int size_bytes;
     dtype_kind kind;
+    int digits; /* of a float: bits of its significand */
     const char *c_name, *npy_code;
 } dtype_info;
 extern const dtype_info dtypes[DT_COUNT];
@@ -312,11 +313,20 @@ static inline bool dtype_is_signed(dtype t)
 {
     return dtypes[t].kind == KIND_INT || dtypes[t].kind == KIND_FLOAT;
 }
-double round_to_dtype(dtype t, double x); /* f32, f16, bf16: nearest even; f64: as it is */
+/* Floats that are computed in f32 and rounded: they live in memory alone. */
+static inline bool dtype_is_narrow(dtype t)
+{
+    return dtype_is_float(t) && dtypes[t].size_bytes < 4;
+}
+double dtype_tolerance(dtype t);          /* what two ways to compute one number may differ by; integers 0 */
+double round_to_dtype(dtype t, double x); /* f32, f16, bf16, e4m3: nearest even; f64: as it is */
 uint16_t f16_from_double(double x);
 double f16_to_double(uint16_t bits);
 uint16_t bf16_from_double(double x); /* one rounding, from the double */
 double bf16_to_double(uint16_t bits);
+#define F8E4M3_LARGEST 448.0
+uint8_t f8e4m3_from_double(double x); /* there is no infinity: what rounds beyond the largest is NaN, as in PyTorch */
+double f8e4m3_to_double(uint8_t bits);
 int64_t integer_wrap(dtype t, int64_t x); /* two's complement at the width of t */
 /* One element of memory to a number and back (floats in f, the rest in i). */
 number element_read(dtype t, const void *from);

@@ -272,7 +272,7 @@ static const habit habits[] = {
     {"bfloat16", "write `bf16`"},
     {"fp32", "write `float`"},
     {"fp16", "write `f16`"},
-    {"fp8", "write `f8e4m3` or `f8e5m2`"},
+    {"fp8", "write `f8e4m3`"},
     {"int8", "write `i8`"},
     {"int16", "write `i16`"},
     {"int32", "write `i32`"},

@@ -7,7 +7,7 @@
 
 dtype type_promote(dtype t)
 {
-    if (t == DT_F16 || t == DT_BF16) return DT_F32;
+    if (dtype_is_narrow(t)) return DT_F32;
     if (t == DT_BOOL || (dtype_is_integer(t) && dtypes[t].size_bytes < 4)) return DT_I32;
     return t;
 }

@@ -50,7 +50,11 @@ static double ulp_at(const side *a, const side *b, double x)
 {
     static const struct {
         int digits, least;
-    } facts[] = {[QN_F32] = {24, -126}, [QN_F64] = {53, -1022}, [QN_F16] = {11, -14}, [QN_BF16] = {8, -126}};
+    } facts[] = {[QN_F32] = {24, -126},
+                 [QN_F64] = {53, -1022},
+                 [QN_F16] = {11, -14},
+                 [QN_BF16] = {8, -126},
+                 [QN_F8E4M3] = {4, -6}};
     bool float_a = dtype_is_float((dtype)a->type), float_b = dtype_is_float((dtype)b->type);
     if (!float_a && !float_b) return NAN;
     qn_dtype type = !float_a || (float_b && facts[b->type].digits < facts[a->type].digits) ? b->type : a->type;

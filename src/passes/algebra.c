@@ -153,14 +153,13 @@ static value fold_select(rewriter *r, tile_op *op)
 /* Does every value of `from` survive in `to`? */
 static bool is_lossless(dtype from, dtype to)
 {
-    static const int mantissa[DT_COUNT] = {[DT_F32] = 24, [DT_F64] = 53, [DT_F16] = 11, [DT_BF16] = 8};
     int from_bits = 8 * dtypes[from].size_bytes - (dtypes[from].kind == KIND_INT);
     int to_bits = 8 * dtypes[to].size_bytes - (dtypes[to].kind == KIND_INT);
     if (from == to) return true;
     if (to == DT_BOOL) return false;
     if (from == DT_BOOL) return true;
-    if (dtype_is_float(from)) return to == DT_F64 || (to == DT_F32 && dtypes[from].size_bytes == 2);
-    if (dtype_is_float(to)) return from_bits <= mantissa[to];
+    if (dtype_is_float(from)) return dtype_is_float(to) && dtypes[to].size_bytes > dtypes[from].size_bytes;
+    if (dtype_is_float(to)) return from_bits <= dtypes[to].digits;
     if (dtypes[from].kind == KIND_INT && dtypes[to].kind == KIND_UINT) return false;
     return from_bits <= to_bits;
 }

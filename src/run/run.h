@@ -191,7 +191,7 @@ struct qn_call {
     bool has_run;
     const struct record_facts *facts; /* in records, once there was one */
     qn_mode mode;                     /* of a tensor function */
-    bool tf32;                        /* its products of f32 may round to tf32 */
+    qn_products products;             /* how those of f32 are computed */
     struct function_run *run;         /* of a tensor function: its tape; NULL before the first launch */
     void *scratch;                    /* the caller's, for launches on a device with memory of its own; NULL: none */
     int64_t scratch_bytes;
@@ -280,7 +280,8 @@ qn_status entry_instance(kernel_entry *entry, const bindings *constants, instanc
 /* function.c: tensor functions as calls */
 void function_results(kernel_entry *e, bool gradient); /* adds them to the entry's parameters */
 bool call_is_function(const qn_call *call);
-const char *function_name(const char *spelled, qn_mode *mode, bool *tf32); /* "eager f", "strict tf32 f": f */
+const char *function_name(const char *spelled, qn_mode *mode,
+                          qn_products *products); /* "eager f", "strict tf32 f": f */
 /* The same function with results of these names; others than those given keep theirs. */
 kernel_entry *function_renamed(kernel_entry *e, const char *const *names, int count);
 /* The same function with so many axes for `[...]`; the entry itself where it has none. */

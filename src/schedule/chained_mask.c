@@ -126,38 +126,28 @@ bool chained_find_mask(chained *c, value v, unsigned *bits)
     return find_mask(c, v, &ways, bits);
 }
 
-static bool is_integer(const chained *c, value v)
+/* Computed, element by element, from positions, numbers and truths of an array. */
+static bool is_computed(const chained *c, value v, int *ways)
 {
     int axis;
     value start;
     int64_t more;
     const tile_op *op = def(c, v);
     if (!tile_type_of(c->kernel, v).rank) return true;
-    if (op && op->code == OP_BROADCAST) return is_integer(c, op->operands[0]);
-    return chained_find_position(c, v, &axis, &start, &more);
-}
-
-static bool is_truth(const chained *c, value v, int *ways)
-{
-    const tile_op *op = def(c, v);
-    if (!op || tile_type_of(c->kernel, v).elem != DT_BOOL || --*ways < 0) return false;
-    switch (op->code) {
-    case OP_AND:
-    case OP_OR:
-    case OP_XOR: return is_truth(c, op->operands[0], ways) && is_truth(c, op->operands[1], ways);
-    case OP_NOT:
-    case OP_BROADCAST: return is_truth(c, op->operands[0], ways);
-    case OP_LOAD: return chained_is_table(c, op);
-    default: break;
-    }
-    dtype from = ops[op->code].class == CLASS_COMPARE ? tile_type_of(c->kernel, op->operands[0]).elem : DT_BOOL;
-    return from != DT_BOOL && !dtype_is_float(from) && is_integer(c, op->operands[0]) && is_integer(c, op->operands[1]);
+    if (!op || --*ways < 0) return false;
+    if (chained_find_position(c, v, &axis, &start, &more)) return true;
+    if (op->code == OP_LOAD) return tile_type_of(c->kernel, v).elem == DT_BOOL && chained_is_table(c, op);
+    op_class class = ops[op->code].class;
+    bool elementwise = class == CLASS_UNARY || class == CLASS_BINARY || class == CLASS_TERNARY ||
+                       class == CLASS_COMPARE || op->code == OP_BROADCAST || op->code == OP_RESHAPE;
+    for (int i = 0; i < op->operand_count && elementwise; i++) elementwise = is_computed(c, op->operands[i], ways);
+    return elementwise;
 }
 
 bool chained_is_truth(const chained *c, value v)
 {
     int ways = TILE_MOST_WAYS;
-    return is_truth(c, v, &ways);
+    return tile_type_of(c->kernel, v).elem == DT_BOOL && is_computed(c, v, &ways);
 }
 
 bool chained_mask(const chained *c, value v, unsigned *conditions)

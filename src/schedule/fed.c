@@ -72,12 +72,12 @@ static bool choose_matrix(fed_work *w)
     dtype sums = tile_type_of(s->kernel, s->sums).elem;
     if (sums != (a == DT_I8 ? DT_I32 : DT_F32)) return fed_refuse(w, "its sums are not f32");
     if (a == DT_F32 && !rounds) return fed_refuse(w, "its operands are f32 that are not to be rounded to tf32");
-    if (a != DT_BF16 && a != DT_F16 && a != DT_F32 && a != DT_I8)
-        return fed_refuse(w, "its operands are none of bf16, f16, tf32 and i8");
+    if (!dtype_is_narrow(a) && a != DT_F32 && a != DT_I8)
+        return fed_refuse(w, "its operands are none of bf16, f16, f8e4m3, tf32 and i8");
     s->turns = dtypes[a].size_bytes == 2;
     if (!s->turns && !along)
-        return fed_refuse(w, "the matrix units take tf32 and i8 only where both operands lie along k");
-    s->matrix = a == DT_F32 ? "tf32" : a == DT_I8 ? "s8" : dtypes[a].text;
+        return fed_refuse(w, "the matrix units take tf32, f8e4m3 and i8 only where both operands lie along k");
+    s->matrix = a == DT_F32 ? "tf32" : a == DT_I8 ? "s8" : a == DT_F8E4M3 ? "e4m3" : dtypes[a].text;
     s->choice.tile[2] = SCHED_LINE_BYTES / dtypes[a].size_bytes;
     for (int i = 0; i < s->walk_count; i++) {
         const sched_walk *k = &s->walks[i];

@@ -53,7 +53,7 @@ qn_tensor qn_scalar(qn_tape *tape, qn_dtype type, double value)
 /* start + i * step in the element type; halves in f32, rounded at the end. */
 static node ramp(graph *g, dtype elem, node i, double start, double step)
 {
-    dtype wide = elem == DT_F16 || elem == DT_BF16 ? DT_F32 : elem;
+    dtype wide = dtype_is_narrow(elem) ? DT_F32 : elem;
     node x = graph_convert(g, i, wide);
     if (!x) return 0;
     if (step != 1) x = graph_binary(g, OP_MUL, x, tensor_number(g, x, step));

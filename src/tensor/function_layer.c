@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "tensor/function_api.h"
+#include "tensor/ops.h"
 
 static const qn_tensor none;
 
@@ -17,7 +18,7 @@ qn_tensor api_run_dot(api_call *a)
         a->bad = true;
         return none;
     }
-    dtype out = type == DT_F16 || type == DT_BF16 ? DT_F32 : type == DT_I8 || type == DT_U8 ? DT_I32 : type;
+    dtype out = dtype_is_narrow(type) ? DT_F32 : type == DT_I8 || type == DT_U8 ? DT_I32 : type;
     node n = graph_dot(t->g, a->values[0].tensor, a->values[1].tensor, out, t->tape->products);
     operand product = operand_of_node(t, n, 0, a->call->at);
     if (!is_bad(&product) && a->count == 3) product = trace_binary(t, "+", &a->values[2], &product, a->call->at);
@@ -307,9 +308,9 @@ qn_tensor api_run_bce_with_logits(api_call *a)
 qn_tensor api_run_scaled_dot_product_attention(api_call *a)
 {
     bool causal = api_named_bool(a, "causal", false);
-    double scale = api_named_float(a, "scale", 0);
-    return qn_scaled_dot_product_attention(api_tensor(a, 0), api_tensor(a, 1), api_tensor(a, 2), api_tensor(a, 3),
-                                           causal, scale);
+    double scale = api_named_float(a, "scale", 0), dropout = api_named_float(a, "dropout", 0);
+    return tensor_attention(api_tensor(a, 0), api_tensor(a, 1), api_tensor(a, 2), api_tensor(a, 3), causal, scale,
+                            dropout);
 }
 
 qn_tensor api_run_embedding(api_call *a)

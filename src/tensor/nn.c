@@ -137,21 +137,26 @@ qn_tensor qn_rms_norm(qn_tensor x, qn_shape normalized, qn_tensor weight, double
     return tape_handle(tape, tensor_convert(g, y, tensor_elem(g, tensor_float(g, n[0]))));
 }
 
+static node drop(qn_tape *tape, node n, double p)
+{
+    graph *g = tape->graph;
+    if (!n) return 0;
+    if (!(p >= 0 && p <= 1)) return graph_fail(g, "dropout", "p is %g: it must be from 0 to 1", p);
+    if (!dtype_is_float(tensor_elem(g, n)))
+        return graph_fail(g, "dropout", "it does not take %s: cast it", dtypes[tensor_elem(g, n)].text);
+    if (p == 0) return n;
+    if (p == 1) return tensor_number(g, n, 0);
+    shape s = *tensor_shape(g, n);
+    node kept = tensor_scalar(g, OP_GE, tensor_uniform(tape, &s), p, false);
+    node scaled = tensor_scalar(g, OP_MUL, n, 1 / (1 - p), false);
+    return graph_select(g, kept, scaled, tensor_number(g, scaled, 0));
+}
+
 qn_tensor qn_dropout(qn_tensor x, double p)
 {
     node n;
     qn_tape *tape = tape_begin("dropout", &x, 1, &n);
-    if (!tape) return tape_failed();
-    graph *g = tape->graph;
-    if (!(p >= 0 && p <= 1)) return graph_fail(g, "dropout", "p is %g: it must be from 0 to 1", p), tape_failed();
-    if (!dtype_is_float(tensor_elem(g, n)))
-        return graph_fail(g, "dropout", "it does not take %s: cast it", dtypes[tensor_elem(g, n)].text), tape_failed();
-    if (p == 0) return tape_handle(tape, n);
-    if (p == 1) return tape_handle(tape, tensor_number(g, n, 0));
-    shape s = *tensor_shape(g, n);
-    node kept = tensor_scalar(g, OP_GE, tensor_uniform(tape, &s), p, false);
-    node scaled = tensor_scalar(g, OP_MUL, n, 1 / (1 - p), false);
-    return tape_handle(tape, graph_select(g, kept, scaled, tensor_number(g, scaled, 0)));
+    return tape ? tape_handle(tape, drop(tape, n, p)) : tape_failed();
 }
 
 /* ---- attention ---- */
@@ -173,7 +178,7 @@ static node forbid(graph *g, node scores, node allowed)
 static node scores_of(graph *g, node q, node k, product_way way)
 {
     dtype elem = tensor_elem(g, q);
-    if (elem != DT_F16 && elem != DT_BF16) return tensor_matmul(g, q, k, way);
+    if (!dtype_is_narrow(elem)) return tensor_matmul(g, q, k, way);
     node narrow = tensor_matmul(g, q, k, way);
     if (!narrow) return 0;
     /* The same product, its sums kept in f32: matmul's DOT (under a reshape, if rows were joined) asked for once more. */
@@ -183,8 +188,8 @@ static node scores_of(graph *g, node q, node k, product_way way)
     return graph_reshape(g, graph_dot(g, dot->inputs[0], dot->inputs[1], DT_F32, false), &s);
 }
 
-qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v, qn_tensor mask, bool causal,
-                                          double scale)
+qn_tensor tensor_attention(qn_tensor q, qn_tensor k, qn_tensor v, qn_tensor mask, bool causal, double scale,
+                           double dropout)
 {
     const char *op = "scaled_dot_product_attention";
     node n[4] = {0};
@@ -218,6 +223,13 @@ qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v,
     else if (n[3])
         scores = tensor_binary(g, OP_ADD, scores, tensor_convert(g, n[3], tensor_elem(g, scores)));
     if (!scores) return tape_failed();
-    node weights = tensor_convert(g, tensor_softmax(g, scores, tensor_shape(g, scores)->rank - 1), elem);
-    return tape_handle(tape, tensor_matmul(g, weights, n[2], tape->products));
+    node weights = tensor_softmax(g, scores, tensor_shape(g, scores)->rank - 1);
+    if (dropout != 0) weights = drop(tape, weights, dropout);
+    return tape_handle(tape, tensor_matmul(g, tensor_convert(g, weights, elem), n[2], tape->products));
+}
+
+qn_tensor qn_scaled_dot_product_attention(qn_tensor q, qn_tensor k, qn_tensor v, qn_tensor mask, bool causal,
+                                          double scale)
+{
+    return tensor_attention(q, k, v, mask, causal, scale, 0);
 }

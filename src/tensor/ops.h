@@ -68,6 +68,9 @@ node tensor_matmul(graph *g, node a, node b, product_way way);
 /* nn.c */
 node tensor_softmax(graph *g, node x, int axis);
 node tensor_log_softmax(graph *g, node x, int axis);
+/* scaled_dot_product_attention with weights of which a share is dropped. */
+qn_tensor tensor_attention(qn_tensor q, qn_tensor k, qn_tensor v, qn_tensor mask, bool causal, double scale,
+                           double dropout);
 
 /* random.c: words of random bits, u32, one for each element; advances the tape's state. */
 bool tensor_random(qn_tape *tape, const shape *s, int count, node *words);

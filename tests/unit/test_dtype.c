@@ -40,6 +40,25 @@ TEST(rounding_is_to_nearest_even)
     EXPECT(isinf(bf16_to_double(bf16_from_double(3.4e38))));
 }
 
+/* No infinity: 0x7e is 448, and what rounds beyond it is NaN. */
+TEST(every_8_bit_pattern)
+{
+    EXPECT(f8e4m3_to_double(0x38) == 1 && f8e4m3_to_double(0x7e) == 448 && f8e4m3_to_double(1) == 0x1p-9);
+    for (unsigned bits = 0; bits < 256; bits++) {
+        double x = f8e4m3_to_double((uint8_t)bits);
+        EXPECT(isnan(x) == ((bits & 0x7f) == 0x7f));
+        EXPECT(f8e4m3_from_double(x) == bits || isnan(x));
+        if ((bits & 0x7f) >= 0x7e) continue;
+        double next = f8e4m3_to_double((uint8_t)(bits + 1)), middle = (x + next) / 2;
+        EXPECT(f8e4m3_from_double(middle) == (bits & 1 ? bits + 1 : bits));
+        EXPECT(f8e4m3_from_double(nextafter(middle, x)) == bits);
+        EXPECT(f8e4m3_from_double(nextafter(middle, next)) == bits + 1);
+    }
+    EXPECT(f8e4m3_from_double(464) == 0x7e && f8e4m3_from_double(nextafter(464, 500)) == 0x7f);
+    EXPECT(f8e4m3_from_double(-INFINITY) == 0xff && isnan(round_to_dtype(DT_F8E4M3, 1e30)));
+    EXPECT(fold_identity(FOLD_MAX, DT_F8E4M3).f == -448);
+}
+
 TEST(integers_wrap)
 {
     EXPECT(integer_wrap(DT_I8, 200) == -56 && integer_wrap(DT_U8, -1) == 255 &&
@@ -63,5 +82,5 @@ TEST(elements_go_to_memory_and_back)
     EXPECT(!dtype_from_text("floot", &t));
 }
 
-TEST_MAIN(CASE(every_16_bit_pattern_round_trips), CASE(rounding_is_to_nearest_even), CASE(integers_wrap),
-          CASE(elements_go_to_memory_and_back))
+TEST_MAIN(CASE(every_16_bit_pattern_round_trips), CASE(rounding_is_to_nearest_even), CASE(every_8_bit_pattern),
+          CASE(integers_wrap), CASE(elements_go_to_memory_and_back))

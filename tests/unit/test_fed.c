@@ -144,7 +144,7 @@ TEST(every_residue)
 }
 
 /* 1 - 2^-13 is nearest to 1 and would be cut off to 1 - 2^-11: sums are exact only where it is rounded. */
-TEST(tf32_and_integers)
+TEST(tf32_and_types_of_a_byte)
 {
     static const int64_t shapes[][3] = {{1, 4, 4}, {64, 64, 32}, {65, 72, 68}, {130, 201, 36}, {7, 64, 0}};
     EXPECT(is_fed("rounded", "M=65 N=72 K=136"));
@@ -155,6 +155,9 @@ TEST(tf32_and_integers)
     EXPECT(is_fed("integers", "M=65 N=72 K=144"));
     run_plain("integers", DT_I8, DT_I32, false, true, 65, 72, 144);
     run_plain("integers", DT_I8, DT_I32, false, true, 130, 67, 16);
+    EXPECT(is_fed("eighths", "M=65 N=72 K=144"));
+    run_plain("eighths", DT_F8E4M3, DT_BF16, false, true, 65, 72, 144);
+    run_plain("eighths", DT_F8E4M3, DT_BF16, false, true, 130, 67, 16);
 }
 
 /* Operands that the warps that fill compute, 16 bytes at a time, or element by element where rows are odd. */
@@ -515,6 +518,9 @@ TEST(f32_as_terms)
     char *words = show(FILE_PATH, "allowed", "schedule", "M=512 N=512 K=2048");
     EXPECT(strstr(words, "launch of phase 0: fed") && strstr(words, "take ")); /* split as they are read */
     free(words);
+    words = show(FILE_PATH, "fma allowed", "schedule", "M=512 N=512 K=2048");
+    EXPECT(!strstr(words, "wgmma"));
+    free(words);
 }
 
 /* Products that wait for each other, or registers that spill, are many times slower, and only the assembler tells. */
@@ -578,8 +584,8 @@ TEST(close_module)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_integers), CASE(what_is_taken),
-          CASE(every_order), CASE(in_turns), CASE(batches_loops_and_terms), CASE(a_second_product),
+TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_types_of_a_byte),
+          CASE(what_is_taken), CASE(every_order), CASE(in_turns), CASE(batches_loops_and_terms), CASE(a_second_product),
           CASE(products_that_are_added_up), CASE(what_follows), CASE(curves_of_results_in_bf16),
           CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32), CASE(one_row),
           CASE(the_assembler_is_content), CASE(close_module))

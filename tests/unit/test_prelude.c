@@ -188,8 +188,8 @@ static void put_converts(unit *u)
 {
     text_add(&u->body, "static void converts(void)\n{\n");
     for (int from = 0; from <= COUNT(types); from++)
-        for (int to = 0; to < COUNT(types) + 3; to++) {
-            static const char *const other[] = {"bool", "f16", "bf16"};
+        for (int to = 0; to < COUNT(types) + 4; to++) {
+            static const char *const other[] = {"bool", "f16", "bf16", "f8e4m3"};
             bool from_bool = from == COUNT(types);
             const char *a = from_bool ? "bool" : types[from],
                        *b = to < COUNT(types) ? types[to] : other[to - COUNT(types)];
@@ -307,14 +307,17 @@ static text make_source(void)
     }
     put_memory(&u, "f16", "unsigned short", "f32_to_f16((float)(next() % 1000))", "f16_to_f32(x[%s])", "f32x16");
     put_memory(&u, "bf16", "unsigned short", "f32_to_bf16((float)(next() % 100))", "bf16_to_f32(x[%s])", "f32x16");
+    put_memory(&u, "f8e4m3", "unsigned char", "f32_to_f8e4m3((float)(next() % 16))", "f8e4m3_to_f32(x[%s])", "f32x16");
     put_memory(&u, "bool", "unsigned char", "next() & 1", "-x[%s]", "mask16");
     put_rest(&u);
     put_converts(&u);
     text_add(&u.body, "int check_all(void)\n{\n    for (int round = 0; round < 50; round++) {\n");
     for (int t = 0; t < COUNT(types); t++)
         text_print(&u.body, "        lanes_%s(), memory_%s();\n", types[t], types[t]);
-    text_add(&u.body, "        memory_f16(), memory_bf16(), memory_bool(), masks(), philox(), converts();\n    }\n"
-                      "    halves(), atomics();\n    return failures;\n}\n");
+    text_add(
+        &u.body,
+        "        memory_f16(), memory_bf16(), memory_f8e4m3(), memory_bool(), masks(), philox(), converts();\n    }\n"
+        "    halves(), atomics();\n    return failures;\n}\n");
     const char *names[COUNT(u.names)];
     for (int i = 0; i < u.count; i++) names[i] = u.names[i];
     text source = {0};

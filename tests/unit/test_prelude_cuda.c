@@ -123,17 +123,20 @@ static void build_functions(void)
         add(&list, arena_print(list.memory, "%s_f32", two[i]));
         text_print(&loops, "extern \"C\" float two_%s(float x, float y) { return %s_f32(x, y); }\n", two[i], two[i]);
     }
-    static const char *const more[] = {"f32_to_f16",      "f32_to_bf16",      "f16_to_f32",       "bf16_to_f32",
-                                       "convert_f64_f16", "convert_f64_bf16", "convert_i64_f16",  "convert_f32_i8",
-                                       "convert_f64_u64", "convert_f32_i64",  "div_i32",          "mod_i32",
-                                       "div_i64",         "mod_i64",          "shl_i8",           "shr_i8",
-                                       "tf32_f32",        "philox_u32",       "bitcast_bf16_i16", "bitcast_u16_f16",
-                                       "abs_i8",          "pack_bf16"};
+    static const char *const more[] = {
+        "f32_to_f16",       "f32_to_bf16",     "f16_to_f32",     "bf16_to_f32",      "convert_f64_f16",
+        "convert_f64_bf16", "convert_i64_f16", "convert_f32_i8", "convert_f64_u64",  "convert_f32_i64",
+        "div_i32",          "mod_i32",         "div_i64",        "mod_i64",          "shl_i8",
+        "shr_i8",           "tf32_f32",        "philox_u32",     "bitcast_bf16_i16", "bitcast_u16_f16",
+        "abs_i8",           "pack_bf16",       "f32_to_f8e4m3",  "f8e4m3_to_f32",    "convert_f64_f8e4m3"};
     for (int i = 0; i < COUNT(more); i++) add(&list, more[i]);
     text_add(
         &loops,
         "extern \"C\" unsigned short to_f16(float x) { return f32_to_f16(x); }\n"
         "extern \"C\" unsigned short to_bf16(float x) { return f32_to_bf16(x); }\n"
+        "extern \"C\" unsigned char to_f8e4m3(float x) { return f32_to_f8e4m3(x); }\n"
+        "extern \"C\" float from_f8e4m3(unsigned char h) { return f8e4m3_to_f32(h); }\n"
+        "extern \"C\" float wide_f8e4m3(double x) { return convert_f64_f8e4m3(x); }\n"
         "extern \"C\" float from_f16(unsigned short h) { return f16_to_f32(h); }\n"
         "extern \"C\" float from_bf16(unsigned short h) { return bf16_to_f32(h); }\n"
         "extern \"C\" float wide_f16(double x) { return convert_f64_f16(x); }\n"
@@ -304,6 +307,14 @@ TEST(half_floats)
     float (*from_bf16)(unsigned short) = (float (*)(unsigned short))symbol("from_bf16");
     float (*wide_f16)(double) = (float (*)(double))symbol("wide_f16");
     float (*wide_bf16)(double) = (float (*)(double))symbol("wide_bf16");
+    unsigned char (*to_f8)(float) = (unsigned char (*)(float))symbol("to_f8e4m3");
+    float (*from_f8)(unsigned char) = (float (*)(unsigned char))symbol("from_f8e4m3");
+    float (*wide_f8)(double) = (float (*)(double))symbol("wide_f8e4m3");
+    for (int h = 0; h < 256; h++) {
+        float x = from_f8((unsigned char)h);
+        double want = f8e4m3_to_double((uint8_t)h);
+        EXPECT(x == want ? to_f8(x) == h : isnan(x) && isnan(want));
+    }
     for (int h = 0; h < 65536; h++) {
         float x = from_f16((unsigned short)h), y = from_bf16((unsigned short)h);
         double want_x = f16_to_double((uint16_t)h), want_y = bf16_to_double((uint16_t)h);
@@ -321,8 +332,11 @@ TEST(half_floats)
         if (isnan(x)) continue;
         EXPECT(to_f16(x) == f16_from_double(x));
         EXPECT(to_bf16(x) == bf16_from_double(x));
+        EXPECT(to_f8(x) == f8e4m3_from_double(x));
         double wide = (double)x * (1 + ((i & 8) ? 0x1p-40 : -0x1p-40));
         EXPECT(wide_f16(wide) == f16_to_double(f16_from_double(wide)));
+        double eighth = f8e4m3_to_double(f8e4m3_from_double(wide));
+        EXPECT(wide_f8(wide) == eighth || isnan(eighth));
         EXPECT(wide_bf16(wide) == bf16_to_double(bf16_from_double(wide)));
     }
 }

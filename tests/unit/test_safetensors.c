@@ -100,7 +100,7 @@ TEST(hostile_headers)
     EXPECT_REFUSED("{\"a\":1}", 0, "x: tensor `a`: its entry is not an object");
     EXPECT_REFUSED("{\"a\":{}}", 0, "x: tensor `a`: its header lacks a text where one must be");
     EXPECT_REFUSED("{\"a\":{\"dtype\":\"F32\"}}", 0, "x: tensor `a`: its entry lacks dtype, shape or data_offsets");
-    EXPECT_REFUSED(ONE("F8_E4M3", "[2]", "[0,2]"), 2, "x: tensor `a`: its type `F8_E4M3` is none that Quern has");
+    EXPECT_REFUSED(ONE("F8_E5M2", "[2]", "[0,2]"), 2, "x: tensor `a`: its type `F8_E5M2` is none that Quern has");
     EXPECT_REFUSED(ONE("F32", "[2]", "[0,4]"), 4, "x: tensor `a`: its data_offsets do not fit its type and shape");
     EXPECT_REFUSED(ONE("F32", "[2]", "[8,0]"), 8, "x: tensor `a`: its data_offsets do not fit its type and shape");
     EXPECT_REFUSED(ONE("F32", "[2]", "[8,16]"), 16, "x: tensor `a`: there is a hole before its data");

@@ -1,7 +1,7 @@
 /*
  * Attention at the tensor level, forward and backward: the loops over blocks that fusion writes for it against the same
  * functions evaluated op by op in double: lengths that fill no block, cross-attention, heads of several widths, causal,
- * an additive bias, a mask that leaves rows without a score in their first block, heads that share keys, bf16. And
+ * an additive bias, dropout, a mask that leaves rows without a score in their first block, heads that share keys, bf16. And
  * nothing of the size of the scores is in a plan.
  * SPDX-License-Identifier: MIT
  */
@@ -28,36 +28,40 @@ typedef struct attention_case {
     qn_dtype type;
     bool on_ref, on_emu;
     int keys; /* of the keys: a truth for each (1), one that is computed (2), a length for each batch (3), truths for each score (4) */
-    int window; /* only columns j > i - window; 0: all; negative: spelled by hand, in the type of the operands */
+    int window;     /* only columns j > i - window; 0: all; negative: spelled by hand, in the type of the operands */
+    double dropout; /* of the weights, spelled by hand */
 } attention_case;
 
 static const attention_case cases[] = {
-    {"plain", 1, 2, 0, 70, 67, 16, 24, false, false, false, QN_F32, false, false, 0, 0},
-    {"causal", 2, 1, 0, 67, 67, 8, 8, true, false, false, QN_F32, false, true, 0, 0},
-    {"causal, more columns", 1, 1, 0, 33, 70, 8, 8, true, false, false, QN_F32, false, false, 0, 0},
-    {"causal, more rows", 1, 1, 0, 130, 66, 8, 8, true, false, false, QN_F32, false, false, 0, 0},
-    {"bias", 1, 3, 0, 65, 5, 4, 6, false, true, false, QN_F32, true, false, 0, 0},
-    {"mask", 1, 2, 0, 66, 130, 5, 3, false, false, true, QN_F32, false, false, 0, 0},
-    {"mask, bias, causal", 1, 1, 0, 70, 70, 8, 8, true, true, true, QN_F32, false, false, 0, 0},
-    {"grouped", 1, 4, 2, 40, 66, 16, 16, true, false, false, QN_F32, false, false, 0, 0},
-    {"halves", 1, 2, 0, 80, 70, 32, 32, true, false, false, QN_BF16, false, false, 0, 0},
-    {"matrix units", 1, 2, 0, 150, 200, 64, 128, false, false, false, QN_BF16, false, true, 0, 0},
-    {"matrix units, causal", 1, 1, 0, 200, 200, 128, 128, true, false, false, QN_BF16, false, true, 0, 0},
-    {"matrix units, one block", 1, 1, 0, 128, 70, 64, 64, false, false, false, QN_BF16, false, true, 0, 0},
-    {"matrix units, three groups", 1, 1, 0, 380, 40, 64, 64, true, false, false, QN_BF16, false, true, 0, 0},
-    {"matrix units, heads of 96", 1, 1, 0, 70, 150, 96, 96, false, false, false, QN_BF16, false, true, 0, 0},
-    {"matrix units, heads of 256", 1, 1, 0, 90, 90, 256, 192, true, false, false, QN_F16, false, true, 0, 0},
-    {"matrix units, grouped", 1, 4, 2, 70, 80, 64, 32, true, false, false, QN_BF16, false, true, 0, 0},
-    {"matrix units, bias", 1, 1, 0, 70, 136, 64, 32, false, true, false, QN_BF16, false, true, 0, 0},
-    {"matrix units, bias, odd", 1, 1, 0, 66, 35, 16, 16, false, true, false, QN_BF16, false, true, 0, 0},
-    {"window", 1, 1, 0, 150, 150, 8, 8, true, false, false, QN_F32, false, false, 0, 20},
-    {"matrix units, window", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 0, 70},
-    {"matrix units, window by hand", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 0, -70},
-    {"matrix units, keys", 2, 1, 0, 66, 140, 32, 32, false, false, false, QN_BF16, false, false, 1, 0},
-    {"matrix units, keys computed, causal", 2, 2, 0, 70, 135, 32, 32, true, false, false, QN_BF16, false, true, 2, 0},
-    {"matrix units, lengths", 2, 1, 0, 66, 150, 32, 32, false, false, false, QN_BF16, false, true, 3, 0},
-    {"matrix units, mask of scores", 2, 2, 0, 35, 135, 32, 32, false, false, false, QN_BF16, false, true, 4, 0},
-    {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32, false, false, 0, 0},
+    {"plain", 1, 2, 0, 70, 67, 16, 24, false, false, false, QN_F32, false, false, 0, 0, 0},
+    {"causal", 2, 1, 0, 67, 67, 8, 8, true, false, false, QN_F32, false, true, 0, 0, 0},
+    {"causal, more columns", 1, 1, 0, 33, 70, 8, 8, true, false, false, QN_F32, false, false, 0, 0, 0},
+    {"causal, more rows", 1, 1, 0, 130, 66, 8, 8, true, false, false, QN_F32, false, false, 0, 0, 0},
+    {"bias", 1, 3, 0, 65, 5, 4, 6, false, true, false, QN_F32, true, false, 0, 0, 0},
+    {"mask", 1, 2, 0, 66, 130, 5, 3, false, false, true, QN_F32, false, false, 0, 0, 0},
+    {"mask, bias, causal", 1, 1, 0, 70, 70, 8, 8, true, true, true, QN_F32, false, false, 0, 0, 0},
+    {"grouped", 1, 4, 2, 40, 66, 16, 16, true, false, false, QN_F32, false, false, 0, 0, 0},
+    {"halves", 1, 2, 0, 80, 70, 32, 32, true, false, false, QN_BF16, false, false, 0, 0, 0},
+    {"matrix units", 1, 2, 0, 150, 200, 64, 128, false, false, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, causal", 1, 1, 0, 200, 200, 128, 128, true, false, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, one block", 1, 1, 0, 128, 70, 64, 64, false, false, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, three groups", 1, 1, 0, 380, 40, 64, 64, true, false, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, heads of 96", 1, 1, 0, 70, 150, 96, 96, false, false, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, heads of 256", 1, 1, 0, 90, 90, 256, 192, true, false, false, QN_F16, false, true, 0, 0, 0},
+    {"matrix units, grouped", 1, 4, 2, 70, 80, 64, 32, true, false, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, bias", 1, 1, 0, 70, 136, 64, 32, false, true, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, bias, odd", 1, 1, 0, 66, 35, 16, 16, false, true, false, QN_BF16, false, true, 0, 0, 0},
+    {"window", 1, 1, 0, 150, 150, 8, 8, true, false, false, QN_F32, false, false, 0, 20, 0},
+    {"matrix units, window", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 0, 70, 0},
+    {"matrix units, window by hand", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 0, -70, 0},
+    {"matrix units, keys", 2, 1, 0, 66, 140, 32, 32, false, false, false, QN_BF16, false, false, 1, 0, 0},
+    {"matrix units, keys computed, causal", 2, 2, 0, 70, 135, 32, 32, true, false, false, QN_BF16, false, true, 2, 0,
+     0},
+    {"matrix units, lengths", 2, 1, 0, 66, 150, 32, 32, false, false, false, QN_BF16, false, true, 3, 0, 0},
+    {"matrix units, mask of scores", 2, 2, 0, 35, 135, 32, 32, false, false, false, QN_BF16, false, true, 4, 0, 0},
+    {"dropout, causal", 2, 1, 0, 67, 80, 8, 8, true, false, false, QN_F32, false, false, 0, 0, 0.25},
+    {"matrix units, dropout", 1, 2, 0, 66, 140, 32, 32, false, false, false, QN_BF16, false, true, 0, 0, 0.3},
+    {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32, false, false, 0, 0, 0},
 };
 
 /* Numbers that bf16 has exactly, so that all types compute of the same. */
@@ -117,6 +121,13 @@ static qn_shape heads_of(const attention_case *c, int share, int rows, int depth
     return QN_SHAPE(c->batch, c->groups, share, rows, depth);
 }
 
+/* Columns up to the row. */
+static qn_tensor lower_of(qn_tape *on, const attention_case *c)
+{
+    return qn_le(qn_unsqueeze(qn_arange(on, QN_I64, 0, c->columns, 1), 0),
+                 qn_unsqueeze(qn_arange(on, QN_I64, 0, c->rows, 1), 1));
+}
+
 /* The attention and the gradients of a weighted sum of it: for q, k, v and the bias. */
 static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tensor *out)
 {
@@ -139,7 +150,7 @@ static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tenso
         qn_tensor i = qn_unsqueeze(qn_arange(on, QN_I64, 0, c->rows, 1), 1);
         qn_tensor j = qn_unsqueeze(qn_arange(on, QN_I64, 0, c->columns, 1), 0);
         extra = qn_gt(j, qn_sub_scalar(i, window));
-        causal = qn_le(j, i);
+        causal = lower_of(on, c);
     }
     if (c->keys) extra = keys_of(c, on);
     qn_tensor y;
@@ -147,6 +158,10 @@ static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tenso
         qn_tensor s = qn_mul_scalar(qn_matmul(q, qn_transpose(keys, -2, -1)), 1 / sqrt(c->depth));
         qn_tensor none = qn_full(on, type, qn_tensor_shape(s), -INFINITY);
         y = qn_matmul(qn_softmax(qn_where(qn_and(causal, extra), s, none), -1), values);
+    } else if (c->dropout) {
+        qn_tensor s = qn_mul_scalar(qn_matmul(q, qn_transpose(keys, -2, -1)), 1 / sqrt(c->depth));
+        if (c->causal) s = qn_where(lower_of(on, c), s, qn_full(on, type, qn_tensor_shape(s), -INFINITY));
+        y = qn_matmul(qn_dropout(qn_softmax(s, -1), c->dropout), values);
     } else {
         y = qn_scaled_dot_product_attention(q, keys, values, extra, c->causal, 0);
     }

@@ -102,8 +102,8 @@ void map_for_emu(const map_numbers *numbers, int64_t *words)
 int map_for_driver(const cuda_api *api, const map_numbers *numbers, int64_t *words)
 {
     static const int types[] = {
-        [DT_BOOL] = 0, [DT_U8] = 0,  [DT_I8] = 0,  [DT_U16] = 1, [DT_I16] = 1, [DT_U32] = 2, [DT_I32] = 3,
-        [DT_U64] = 4,  [DT_I64] = 5, [DT_F16] = 6, [DT_F32] = 7, [DT_F64] = 8, [DT_BF16] = 9};
+        [DT_BOOL] = 0, [DT_U8] = 0,  [DT_I8] = 0,  [DT_U16] = 1, [DT_I16] = 1, [DT_U32] = 2,  [DT_I32] = 3,
+        [DT_U64] = 4,  [DT_I64] = 5, [DT_F16] = 6, [DT_F32] = 7, [DT_F64] = 8, [DT_BF16] = 9, [DT_F8E4M3] = 0};
     _Alignas(64) uint64_t map[CUDA_MAP_WORDS];
     uint32_t ones[CUDA_MAP_AXES] = {1, 1, 1, 1, 1};
     int swizzle = numbers->swizzle == 128 ? 3 : numbers->swizzle == 64 ? 2 : numbers->swizzle == 32 ? 1 : 0;

@@ -312,7 +312,7 @@ address buffer_address(nest *n, value v, place at)
 
 static const char *scalar_load(emitter *e, const address *a)
 {
-    if (a->elem == DT_F16 || a->elem == DT_BF16)
+    if (dtype_is_narrow(a->elem))
         return arena_print(e->memory, "%s(*(%s))", need(e, "%s_to_f32", memory_name(a->elem)), a->pointer);
     return arena_print(e->memory, a->elem == DT_BOOL ? "(*(%s) != 0)" : "*(%s)", a->pointer);
 }
@@ -367,8 +367,7 @@ void address_store(nest *n, address a, reg r, bool stream)
     const char *m = memory_name(a.elem), *guard = a.ok ? arena_print(e->memory, "if (%s) ", a.ok) : "";
     if (!n->vector) {
         const char *words = r.truth ? "1" : r.words;
-        if (a.elem == DT_F16 || a.elem == DT_BF16)
-            words = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", m), words);
+        if (dtype_is_narrow(a.elem)) words = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", m), words);
         if (a.mask) guard = arena_print(e->memory, "if (%s) ", a.mask);
         put_at(n, n->loops, "%s*(%s) = %s;", guard, a.pointer, words);
         return;

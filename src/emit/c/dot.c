@@ -500,15 +500,13 @@ static void split_at(emitter *e, const tile_type *type, int axis, const char **o
 
 static const char *from_memory(emitter *e, dtype t, const char *place)
 {
-    if (t == DT_F16 || t == DT_BF16)
-        return arena_print(e->memory, "%s(%s)", need(e, "%s_to_f32", memory_name(t)), place);
+    if (dtype_is_narrow(t)) return arena_print(e->memory, "%s(%s)", need(e, "%s_to_f32", memory_name(t)), place);
     return place;
 }
 
 static const char *to_memory(emitter *e, dtype t, const char *words)
 {
-    if (t == DT_F16 || t == DT_BF16)
-        return arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), words);
+    if (dtype_is_narrow(t)) return arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), words);
     return words;
 }
 

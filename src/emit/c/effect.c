@@ -31,6 +31,7 @@ const char print_text[] =
     "    case 9: snprintf(words, 64, \"%d\", ((const unsigned short *)data)[at]); break;\n"
     "    case 10: snprintf(words, 64, \"%u\", ((const unsigned int *)data)[at]); break;\n"
     "    case 11: snprintf(words, 64, \"%lu\", ((const unsigned long *)data)[at]); break;\n"
+    "    case 13: snprintf(words, 64, \"%.6g\", (double)f8e4m3_to_f32(((const unsigned char *)data)[at])); break;\n"
     "    default: snprintf(words, 64, \"%s\", ((const unsigned char *)data)[at] ? \"true\" : \"false\"); break;\n"
     "    }\n"
     "    line_words(line, words);\n"
@@ -83,7 +84,7 @@ static void put_value(emitter *e, value v, value valid)
     e->depth++;
     text extents = {0}, steps = {0};
     if (!type.rank) {
-        bool half = type.elem == DT_F16 || type.elem == DT_BF16;
+        bool half = dtype_is_narrow(type.elem);
         put(e, "const %s x = %s;", type.elem == DT_BOOL ? "unsigned char" : scalar_c_type(type.elem), emit_name(e, v));
         if (valid) put(e, "const unsigned char valid = %s;", emit_name(e, valid));
         put(e, "line_tile(&line, %d, &x, 0, 0, 0, %s, 0);", half ? DT_F32 : type.elem, valid ? "&valid" : "0");
@@ -120,6 +121,7 @@ void emit_print(emitter *e, tile_op *op)
     e->prints = true;
     need(e, "f16_to_f32");
     need(e, "bf16_to_f32");
+    need(e, "f8e4m3_to_f32");
     put(e, "if (launch->print) {");
     e->depth++;
     put(e, "line_info line = {.used = 0};");

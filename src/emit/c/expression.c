@@ -32,7 +32,7 @@ const char *need(emitter *e, const char *format, ...)
 
 const char *register_name(dtype t)
 {
-    return t == DT_F16 || t == DT_BF16 ? "f32" : dtypes[t].text;
+    return dtype_is_narrow(t) ? "f32" : dtypes[t].text;
 }
 
 const char *memory_name(dtype t)
@@ -42,22 +42,22 @@ const char *memory_name(dtype t)
 
 const char *memory_type(dtype t)
 {
-    if (t == DT_F16 || t == DT_BF16) return "unsigned short";
+    if (dtype_is_narrow(t)) return dtypes[t].size_bytes == 1 ? "unsigned char" : "unsigned short";
     return t == DT_BOOL ? "unsigned char" : dtypes[t].c_name;
 }
 
 const char *scalar_c_type(dtype t)
 {
-    if (t == DT_F16 || t == DT_BF16) return "float";
+    if (dtype_is_narrow(t)) return "float";
     return t == DT_BOOL ? "int" : dtypes[t].c_name;
 }
 
 const char *vector_c_type(dtype t)
 {
     static const char *const types[DT_COUNT] = {
-        [DT_F32] = "f32x16", [DT_F64] = "f64x16", [DT_F16] = "f32x16", [DT_BF16] = "f32x16", [DT_I8] = "i8x16",
-        [DT_I16] = "i16x16", [DT_I32] = "i32x16", [DT_I64] = "i64x16", [DT_U8] = "u8x16",    [DT_U16] = "u16x16",
-        [DT_U32] = "u32x16", [DT_U64] = "u64x16", [DT_BOOL] = "mask16"};
+        [DT_F32] = "f32x16", [DT_F64] = "f64x16", [DT_F16] = "f32x16",  [DT_BF16] = "f32x16",  [DT_I8] = "i8x16",
+        [DT_I16] = "i16x16", [DT_I32] = "i32x16", [DT_I64] = "i64x16",  [DT_U8] = "u8x16",     [DT_U16] = "u16x16",
+        [DT_U32] = "u32x16", [DT_U64] = "u64x16", [DT_BOOL] = "mask16", [DT_F8E4M3] = "f32x16"};
     return types[t];
 }
 
@@ -136,7 +136,7 @@ static const char *infix(emitter *e, const tile_op *op, dtype t, const char *sig
 
 static const char *converted(emitter *e, dtype from, dtype to, const char *operand, bool vector)
 {
-    if (from == to || (to == DT_F32 && (from == DT_F16 || from == DT_BF16))) return operand;
+    if (from == to || (to == DT_F32 && dtype_is_narrow(from))) return operand;
     const char *name = need(e, "convert_%s_%s%s", register_name(from), memory_name(to), vector ? "x16" : "");
     return arena_print(e->memory, "%s(%s)", name, operand);
 }
@@ -145,12 +145,12 @@ static const char *bitcast(emitter *e, dtype from, dtype to, const char *operand
 {
     if (from == DT_BOOL || to == DT_BOOL) return converted(e, from, to, operand, vector); /* registers hold no byte */
     const char *lanes = vector ? "x16" : "";
-    bool from_half = from == DT_F16 || from == DT_BF16, to_half = to == DT_F16 || to == DT_BF16;
+    bool from_half = dtype_is_narrow(from), to_half = dtype_is_narrow(to);
     if (from_half)
         operand = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s%s", memory_name(from), lanes), operand);
     if (to_half) {
-        const char *bits = vector ? arena_print(e->memory, "(u16x16)(%s)", operand)
-                                  : arena_print(e->memory, "(unsigned short)(%s)", operand);
+        const char *lane = dtypes[to].size_bytes == 1 ? "u8x16" : "u16x16";
+        const char *bits = arena_print(e->memory, "(%s)(%s)", vector ? lane : memory_type(to), operand);
         return arena_print(e->memory, "%s(%s)", need(e, "%s_to_f32%s", memory_name(to), lanes), bits);
     }
     if (vector) return arena_print(e->memory, "(%s)(%s)", vector_c_type(to), operand);

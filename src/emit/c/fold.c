@@ -263,7 +263,6 @@ void put_fill(nest *n, const sink *s)
     const char *count = element_count(e, &type);
     if (e->buffers[buffer_for(e, s->result)].more) count = arena_print(e->memory, "3 * %s", count);
     const char *identity = number_text(e, t, fold_identity(s->op->attr.fold, t));
-    if (t == DT_F16 || t == DT_BF16)
-        identity = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), identity);
+    if (dtype_is_narrow(t)) identity = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), identity);
     put_at(n, 0, "for (long f = 0; f < %s; f++) %s[f] = %s;", count, buffer_name(e, s->result), identity);
 }

@@ -249,7 +249,7 @@ const char *chained_element(chained_printer *p, value v)
     case CHAINED_SCALAR: return emit_name(e, v);
     case CHAINED_FIXED:
         if (where_text(p, v)) return where_text(p, v);
-        if (chained_is_truth(c, v)) return virtual_element(p, v);
+        if (chained_is_truth(c, v) || dtype_is_integer(tile_type_of(e->k, v).elem)) return virtual_element(p, v);
         if (p->rows[v] || !op) return arena_print(e->memory, "%s[h]", emit_name(e, v));
         return chained_element(p, op->operands[0]); /* a broadcast scalar */
     default: return virtual_element(p, v);
@@ -330,7 +330,7 @@ static bool rows_stand(const chained_printer *p, value v, bool *seen)
     const tile_op *op = tile_def(c->kernel, v);
     chained_kind kind = chained_kind_of(c, v);
     if (seen[v] || kind == CHAINED_SCALAR || v == c->products[0].dot->results[0]) return true;
-    if (tile_type_of(c->kernel, v).elem == DT_BOOL && !chained_is_row_test(c, v)) return true;
+    if (!dtype_is_float(tile_type_of(c->kernel, v).elem) && !chained_is_row_test(c, v)) return true;
     if (kind == CHAINED_FIXED) return p->rows[v] || !op || op->code == OP_BROADCAST;
     seen[v] = true; /* who does not stand ends the whole question */
     for (int i = 0; op && i < op->operand_count; i++)

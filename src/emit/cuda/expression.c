@@ -13,7 +13,7 @@
 
 const char *cuda_register_type(dtype t)
 {
-    return t == DT_BOOL ? "bool" : t == DT_F16 || t == DT_BF16 ? "float" : scalar_c_type(t);
+    return t == DT_BOOL ? "bool" : dtype_is_narrow(t) ? "float" : scalar_c_type(t);
 }
 
 const char *cuda_memory_type(dtype t)
@@ -72,10 +72,10 @@ static const char *infix(emitter *e, const tile_op *op, dtype t, const char *sig
 
 static const char *converted(emitter *e, dtype from, dtype to, const char *operand)
 {
-    bool widens = to == DT_F32 && (from == DT_F16 || from == DT_BF16);
+    bool widens = to == DT_F32 && dtype_is_narrow(from);
     if (from == to || widens) return operand;
     if (to == DT_BOOL) return arena_print(e->memory, "%s != 0", operand);
-    if (from == DT_BOOL && to != DT_F16 && to != DT_BF16)
+    if (from == DT_BOOL && !dtype_is_narrow(to))
         return arena_print(e->memory, "(%s)%s", cuda_register_type(to), operand);
     return arena_print(e->memory, "%s(%s)", need(e, "convert_%s_%s", register_name(from), memory_name(to)), operand);
 }
@@ -181,7 +181,7 @@ const char *cuda_expression(emitter *e, const tile_op *op, const char *const *op
     dtype t = tile_type_of(e->k, op->operands[op->code == OP_SELECT ? 1 : 0]).elem;
     dtype result = tile_type_of(e->k, op->results[0]).elem;
     const char *words = plain(e, op, t, operands);
-    if ((result != DT_F16 && result != DT_BF16) || !rounds(op->code)) return words;
+    if (!dtype_is_narrow(result) || !rounds(op->code)) return words;
     return arena_print(e->memory, "%s(%s)", need(e, "convert_f32_%s", memory_name(result)), words);
 }
 

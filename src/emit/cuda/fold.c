@@ -262,7 +262,7 @@ static void end_reduce(cnest *n, const cfold *f)
     const sink *s = f->sink;
     tile_type result = tile_type_of(e->k, s->result);
     const char *words = f->position ? f->position : f->name;
-    bool half = f->elem == DT_F16 || f->elem == DT_BF16;
+    bool half = dtype_is_narrow(f->elem);
     if (!f->position && half && (s->op->attr.fold == FOLD_SUM || s->op->attr.fold == FOLD_PROD))
         words = arena_print(e->memory, "%s(%s)", need(e, "convert_f32_%s", memory_name(f->elem)), f->name);
     if (!result.rank) {

@@ -51,7 +51,7 @@ value cuda_stored_value(const emitter *e, const sink *s)
     const tile_op *op = tile_def(e->k, s->v);
     if (s->kind != SINK_STORE || !value_is_virtual(e, s->v) || op->code != OP_CONVERT) return s->v;
     dtype from = tile_type_of(e->k, op->operands[0]).elem, to = tile_type_of(e->k, s->v).elem;
-    return from == DT_F32 && (to == DT_F16 || to == DT_BF16) ? op->operands[0] : s->v;
+    return from == DT_F32 && dtype_is_narrow(to) ? op->operands[0] : s->v;
 }
 
 /* The value of a sink; *done: it is already where it should be. */

@@ -21,6 +21,7 @@ static const type_row type_rows[] = {
      "real_f64((long)0xfff0000000000000)", "real_f64(0x7ff0000000000000)"},
     {"f16", "float", "unsigned short", "unsigned short", "short", "16", "float", "f", "", least_f32, greatest_f32},
     {"bf16", "float", "unsigned short", "unsigned short", "short", "16", "float", "f", "", least_f32, greatest_f32},
+    {"f8e4m3", "float", "unsigned char", "unsigned char", "signed char", "8", "float", "f", "", "-448.0f", "448.0f"},
     {"i8", "signed char", "signed char", "unsigned char", "signed char", "8", "int", "", "", "-128", "127"},
     {"i16", "short", "short", "unsigned short", "short", "16", "int", "", "", "-32768", "32767"},
     {"i32", "int", "int", "unsigned", "int", "32", "int", "", "unsigned", "(-2147483647 - 1)", "2147483647"},
@@ -72,7 +73,12 @@ static const char *variable(const char *type, char letter)
     }
 }
 
-/* bitcast_<from>_<to> between types of equal width. The 16-bit floats are rounded again: their registers are wider. */
+static bool is_float(const type_row *row)
+{
+    return row->value[0] == 'f' || row->value[0] == 'd';
+}
+
+/* bitcast_<from>_<to> between types of equal width. Floats below 32 bits are rounded again: their registers are wider. */
 static bool bitcast_text(const char *name, text *needs, text *out)
 {
     if (strncmp(name, "bitcast_", 8)) return false;
@@ -83,21 +89,17 @@ static bool bitcast_text(const char *name, text *needs, text *out)
     if (!from || !to || strcmp(from->bits, to->bits)) return false;
     const char *bits = "x";
     char inner[64];
-    if (from->type[0] == 'f' || from->type[0] == 'b') {
-        if (!strcmp(from->type, "bool")) {
-            snprintf(inner, sizeof(inner), "x");
-        } else {
-            bool half = !strcmp(from->bits, "16");
-            text_print(needs, half ? "f32_to_%s " : "real_%s ", from->type);
-            snprintf(inner, sizeof(inner), half ? "f32_to_%s(x)" : "bits_%s(x)", from->type);
-        }
+    if (is_float(from)) {
+        bool half = strlen(from->memory) > strlen("double"); /* an unsigned integer */
+        text_print(needs, half ? "f32_to_%s " : "real_%s ", from->type);
+        snprintf(inner, sizeof(inner), half ? "f32_to_%s(x)" : "bits_%s(x)", from->type);
         bits = inner;
     }
     text_print(out, "INLINE %s %s(%s x) { return ", to->value, name, from->value);
     if (!strcmp(to->type, "bool"))
         text_print(out, "(%s) != 0; }\n", bits);
-    else if (to->type[0] == 'f' || to->type[0] == 'b') {
-        bool half = !strcmp(to->bits, "16");
+    else if (is_float(to)) {
+        bool half = strlen(to->memory) > strlen("double");
         text_print(needs, half ? "%s_to_f32" : "real_%s", to->type);
         text_print(out, half ? "%s_to_f32((%s)%s); }\n" : "real_%s((%s)%s); }\n", to->type,
                    half ? to->unsigned_type : to->signed_type, bits);

@@ -30,6 +30,7 @@ static const memory_type memory_types[] = {
     {"u32", "unsigned", "unsigned", 4},
     {"u64", "unsigned long", "unsigned long", 8},
     {"bool", "unsigned char", "bool", 1},
+    {"f8e4m3", "unsigned char", "float", 1},
 };
 
 /* Element k of the words w as a register. */
@@ -48,12 +49,22 @@ static void put_unpacked(const memory_type *t, int k, text *out)
     else if (!strcmp(t->type, "f16"))
         text_print(out, k % 2 ? "f16_to_f32((unsigned short)(w[%d] >> 16));\n" : "f16_to_f32((unsigned short)w[%d]);\n",
                    word);
+    else if (!strcmp(t->type, "f8e4m3"))
+        text_print(out, "f8e4m3_to_f32((unsigned char)(w[%d] >> %d));\n", word, k % 4 * 8);
     else if (!strcmp(t->type, "bool"))
         text_print(out, "(w[%d] >> %d & 0xff) != 0;\n", word, k % 4 * 8);
     else {
         CHECK(per_word > 0);
         text_print(out, "(%s)(w[%d] >> %d);\n", t->value, word, k % per_word * t->size_bytes * 8);
     }
+}
+
+/* What that calls. */
+static const char *unpacker_of(const memory_type *t)
+{
+    if (!strcmp(t->type, "f16")) return " f16_to_f32";
+    if (!strcmp(t->type, "f8e4m3")) return " f8e4m3_to_f32";
+    return t->value[0] == 'd' ? " real_f64" : t->value[0] == 'f' ? " real_f32" : "";
 }
 
 /* Word i from the registers r. */
@@ -71,6 +82,11 @@ static void put_packed(const memory_type *t, int i, text *out)
         text_print(out, "(unsigned)r[%d];\n", i);
     else if (t->size_bytes == 2)
         text_print(out, "(unsigned short)r[%d] | (unsigned)(unsigned short)r[%d] << 16;\n", 2 * i, 2 * i + 1);
+    else if (!strcmp(t->type, "f8e4m3"))
+        text_print(out,
+                   "f32_to_f8e4m3(r[%d]) | f32_to_f8e4m3(r[%d]) << 8 | f32_to_f8e4m3(r[%d]) << 16 |\n           "
+                   "(unsigned)f32_to_f8e4m3(r[%d]) << 24;\n",
+                   4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3);
     else
         text_print(out,
                    "(unsigned char)r[%d] | (unsigned)(unsigned char)r[%d] << 8 | (unsigned)(unsigned char)r[%d] << 16 "
@@ -138,10 +154,7 @@ static bool uneven_text(const char *name, text *needs, text *out)
     const memory_type *t = parse_vector(plain, &count, &kind);
     if (!t || count * t->size_bytes != 16) return false;
     text_print(needs, "read_%s load_words4%s_uneven", t->type, kind);
-    text_add(needs, !strcmp(t->type, "f16") ? " f16_to_f32"
-                    : t->value[0] == 'd'    ? " real_f64"
-                    : t->value[0] == 'f'    ? " real_f32"
-                                            : "");
+    text_add(needs, unpacker_of(t));
     text_print(out, "INLINE void %s(%s *r, const %s *p, int first, int count, int ok)\n{\n", name, t->value, t->memory);
     text_add(out, "#ifdef QUERN_EMU\n");
     text_print(
@@ -183,12 +196,10 @@ bool cuda_memory_text(const char *name, text *needs, text *out)
         return true;
     }
     text_print(needs, "%s_words%d%s", load ? "load" : "store", words, kind);
-    const char *value = !strcmp(t->type, "f16") && load ? " f16_to_f32"
-                        : t->value[0] == 'd'            ? " real_f64"
-                        : t->value[0] == 'f'            ? " real_f32"
-                                                        : "";
-    text_add(needs, value);
-    if (store && t->size_bytes == 2 && t->value[0] == 'f') text_print(needs, " pack_%s", t->type);
+    if (store && t->size_bytes < 4 && t->value[0] == 'f')
+        text_print(needs, t->size_bytes == 2 ? " pack_%s" : " f32_to_%s", t->type);
+    else
+        text_add(needs, unpacker_of(t));
     text_print(out, "    unsigned w[%d];\n", words);
     if (load) {
         text_print(out, "    load_words%d%s(w, p%s);\n", words, kind, pass);

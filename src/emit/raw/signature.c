@@ -23,6 +23,7 @@ static const char *const spellings[DT_COUNT][8] = {
     [DT_U32] = {"unsigned int", "uint32_t", "unsigned"},
     [DT_U64] = {"unsigned long", "uint64_t", "unsigned long int", "unsigned long long", "size_t", "uintptr_t"},
     [DT_BOOL] = {"bool", "_Bool"},
+    [DT_F8E4M3] = {"unsigned char", "uint8_t", "__nv_fp8_e4m3", "__nv_fp8_storage_t"},
 };
 
 static bool type_fits(const char *found, dtype elem, bool array)

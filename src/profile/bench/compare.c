@@ -37,6 +37,9 @@ static void widen(dtype elem, const void *from, int count, double *out)
     case DT_BF16:
         for (int i = 0; i < count; i++) out[i] = bf16_to_double(((const uint16_t *)from)[i]);
         return;
+    case DT_F8E4M3:
+        for (int i = 0; i < count; i++) out[i] = f8e4m3_to_double(((const uint8_t *)from)[i]);
+        return;
     default: CHECK(!"a type without elements");
     }
 }

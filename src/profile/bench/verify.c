@@ -20,11 +20,11 @@ static const double sample_work = 3e7,
 
 static void tolerance_of(const bench *b, dtype elem, double *relative, double *absolute)
 {
-    *relative = elem == DT_F64 ? 1e-12 : elem == DT_F32 ? 1e-5 : elem == DT_F16 ? 1e-3 : elem == DT_BF16 ? 1e-2 : 0;
+    *relative = dtype_tolerance(elem);
     *absolute = 0;
     if (!b->tolerance_given || !dtype_is_float(elem)) return;
     /* A tolerance is written for the bench's wider types: a 16-bit output is never asked for less than its own. */
-    bool narrow = elem == DT_F16 || elem == DT_BF16;
+    bool narrow = dtype_is_narrow(elem);
     *relative = narrow ? MAXIMUM(*relative, b->relative) : b->relative;
     *absolute = b->absolute;
 }

@@ -51,7 +51,7 @@ static qn_status open_run(qn_call *call, int slot, qn_error *error)
     call->run = r;
     QN_TRY(qn_tape_new(call->context, call->context->slots[slot].name, &r->tape, error));
     qn_tape_set_mode(r->tape, call->mode);
-    qn_tape_set_tf32(r->tape, call->tf32);
+    qn_tape_set_products(r->tape, call->products);
     return QN_OK;
 }
 

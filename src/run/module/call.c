@@ -27,9 +27,9 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
     if (!module || !kernel || !out) return error_set(error, QN_BAD_CALL, "qn_call_new: an argument is NULL");
     *out = NULL;
     qn_mode mode;
-    bool tf32;
+    qn_products products;
     const char *spelled = kernel;
-    kernel = function_name(spelled, &mode, &tf32);
+    kernel = function_name(spelled, &mode, &products);
     kernel_entry *entry = module->cuda_source && strchr(kernel, '<') ? cuda_module_instance(module, kernel, error)
                                                                      : module_find(module, kernel, error);
     if (!entry) return QN_BAD_CALL;
@@ -38,7 +38,7 @@ qn_status qn_call_new(qn_module *module, const char *kernel, qn_call **out, qn_e
                          kernel);
     *out = call_new(entry, module->context);
     (*out)->mode = mode;
-    (*out)->tf32 = tf32;
+    (*out)->products = products;
     return QN_OK;
 }
 

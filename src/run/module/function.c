@@ -17,21 +17,24 @@ bool call_is_function(const qn_call *call)
     return call->kernel->item && call->kernel->item->kind == AST_TENSOR;
 }
 
-const char *function_name(const char *spelled, qn_mode *mode, bool *tf32)
+const char *function_name(const char *spelled, qn_mode *mode, qn_products *products)
 {
     static const struct {
         const char *word;
         qn_mode mode;
-        bool tf32;
-    } words[] = {
-        {"fused ", QN_FUSED, false}, {"eager ", QN_EAGER, false}, {"strict ", QN_STRICT, false}, {"tf32 ", 0, true}};
+        qn_products products; /* QN_PRODUCTS_ANY: the word is a mode */
+    } words[] = {{"fused ", QN_FUSED, QN_PRODUCTS_ANY},
+                 {"eager ", QN_EAGER, QN_PRODUCTS_ANY},
+                 {"strict ", QN_STRICT, QN_PRODUCTS_ANY},
+                 {"tf32 ", 0, QN_PRODUCTS_TF32},
+                 {"fma ", 0, QN_PRODUCTS_FMA}};
     *mode = QN_FUSED;
-    *tf32 = false;
+    *products = QN_PRODUCTS_ANY;
     for (int i = 0; i < COUNT(words); i++) {
         size_t length = strlen(words[i].word);
         if (strncmp(spelled, words[i].word, length) != 0) continue;
-        if (words[i].tf32)
-            *tf32 = true;
+        if (words[i].products)
+            *products = words[i].products;
         else
             *mode = words[i].mode;
         spelled += length;
@@ -326,8 +329,7 @@ bool function_signature(const kernel_entry *entry, instance *i, const bindings *
     for (int n = 1; n < tape->graph->node_count; n++) {
         dtype elem = graph_get(tape->graph, (node)n)->elem;
         if (graph_get(tape->graph, (node)n)->code == GRAPH_KERNEL || !dtype_is_float(elem)) continue;
-        bool narrower = dtypes[elem].size_bytes < dtypes[i->narrowest].size_bytes;
-        if (narrower || elem == DT_BF16) i->narrowest = elem;
+        if (dtypes[elem].digits < dtypes[i->narrowest].digits) i->narrowest = elem;
     }
     if (good) {
         const ast *kernel = signature_item(entry, item, tape->graph, results, count, i->memory);

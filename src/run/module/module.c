@@ -353,8 +353,8 @@ const char *qn_kernel_warnings(const qn_module *module, const char *kernel)
 kernel_entry *module_find(const qn_module *module, const char *spelled, qn_error *error)
 {
     qn_mode mode;
-    bool tf32;
-    const char *kernel = function_name(spelled, &mode, &tf32);
+    qn_products products;
+    const char *kernel = function_name(spelled, &mode, &products);
     kernel_entry *found = module->by_name ? map_get(module->by_name, kernel) : NULL;
     for (int i = 0; !module->by_name && i < module->kernel_count && !found; i++)
         if (!strcmp(module->kernels[i].name, kernel)) found = &module->kernels[i];

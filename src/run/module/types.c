@@ -11,7 +11,8 @@ const char *qn_version(void)
     return QN_VERSION;
 }
 
-_Static_assert((int)QN_F32 == DT_F32 && (int)QN_BF16 == DT_BF16 && (int)QN_I64 == DT_I64 && (int)QN_BOOL == DT_BOOL,
+_Static_assert((int)QN_F32 == DT_F32 && (int)QN_BF16 == DT_BF16 && (int)QN_I64 == DT_I64 && (int)QN_BOOL == DT_BOOL &&
+                   (int)QN_F8E4M3 == DT_F8E4M3,
                "the public types follow dtype.def");
 _Static_assert(QN_MAX_RANK == ARRAY_RANK && ARRAY_RANK <= MAX_RANK, "one limit on ranks");
 

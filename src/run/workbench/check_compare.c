@@ -13,7 +13,7 @@
 
 void tolerance_default(dtype elem, double *relative, double *absolute)
 {
-    *relative = elem == DT_F64 ? 1e-12 : elem == DT_F32 ? 1e-5 : elem == DT_F16 ? 1e-3 : elem == DT_BF16 ? 1e-2 : 0;
+    *relative = dtype_tolerance(elem);
     *absolute = *relative; /* generated inputs are of the order of one */
 }
 

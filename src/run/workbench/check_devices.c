@@ -23,7 +23,7 @@ static void find_rounding(tile_kernel *k, tile_block *b, tile_op *op, void *cont
         bool computed = op->code == OP_CONVERT || ops[op->code].class == CLASS_BINARY ||
                         ops[op->code].class == CLASS_TERNARY || ops[op->code].class == CLASS_FOLD;
         if (!computed || !dtype_is_float(elem)) continue;
-        if (dtypes[elem].size_bytes < dtypes[*least].size_bytes || elem == DT_BF16) *least = elem;
+        if (dtypes[elem].digits < dtypes[*least].digits) *least = elem;
     }
 }
 
@@ -34,7 +34,7 @@ static void tolerances(const checker *c, const qn_call *call, dtype elem, double
     for (int i = 0; dtype_is_float(elem) && i < k->phase_count; i++) tile_walk(k, k->phases[i], find_rounding, &least);
     if (call_is_function(call) && dtype_is_float(elem)) {
         dtype other = call->instance->narrowest; /* eager rounds to it where fused does not */
-        if (dtypes[other].size_bytes < dtypes[least].size_bytes || other == DT_BF16) least = other;
+        if (dtypes[other].digits < dtypes[least].digits) least = other;
     }
     tolerance_default(least, relative, absolute);
     const ast_file *file = c->module->file;

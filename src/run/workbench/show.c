@@ -253,16 +253,16 @@ static qn_status show(qn_context *context, qn_module *module, const char *kernel
     const char *stage = options->stage ? options->stage : "c";
     kernel_entry *entry = module_find(module, kernel, error);
     qn_mode mode;
-    bool tf32;
+    qn_products products;
     if (!entry) return QN_BAD_CALL;
     QN_TRY(check_stage(stage, error));
     if (!strcmp(stage, "hints") && !taker)
         return error_set(error, QN_BAD_CALL, "hints are more than text: qn_show_hints gives them");
     bool function = entry->item && entry->item->kind == AST_TENSOR;
     if (function && strcmp(stage, "ast") != 0) {
-        (void)function_name(kernel, &mode, &tf32);
+        (void)function_name(kernel, &mode, &products);
         if (options->backward) entry = function_gradient(entry);
-        return show_function(context, entry, mode, tf32, options, taker, out, error);
+        return show_function(context, entry, mode, products, options, taker, out, error);
     }
     if (!function && (show_is_graph(stage) || options->backward || options->dot))
         return error_set(error, QN_BAD_CALL, "`%s` is a kernel: %s%s%s tensor functions", kernel,

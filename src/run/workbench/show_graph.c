@@ -17,7 +17,6 @@ typedef struct shown {
     qn_call *call;
     int slot, units, arch; /* arch: of a GPU */
     bool gpu;
-    const char *device; /* whose sizes of the bench are taken */
     qn_tape *tape;
     arena *memory;
     node results[FUNCTION_RESULTS];
@@ -46,7 +45,7 @@ static qn_status give_sizes(shown *s, text *out, qn_error *error)
             generic |= e->params[k].generic && !strcmp(e->params[k].type, name);
         bool open = !p || (p->rank < 0 && number < e->item->list.count && !e->item->list.items[number]->left);
         if (!open || generic || bindings_find(&s->call->settings, name)) continue;
-        const char *words = check_bench_words_on(file, e->item->name, name, s->device, s->units, s->memory);
+        const char *words = check_bench_words(file, e->item->name, name, s->units, s->memory);
         const char *whose = words ? "of its bench" : "assumed";
         if (!words) words = p && p->function ? "relu" : p && p->constant ? "2" : p ? "0.5" : "64";
         if (p && !p->generic && !p->function && !dtype_is_float(p->elem) && !strcmp(words, "0.5")) words = "2";
@@ -62,7 +61,7 @@ static qn_status give_sizes(shown *s, text *out, qn_error *error)
     for (int i = 0; i < e->param_count; i++) {
         const parameter *p = &e->params[i];
         if (!p->generic || bindings_find(&s->call->settings, p->type)) continue;
-        const char *words = check_bench_words_on(file, e->item->name, p->type, s->device, s->units, s->memory);
+        const char *words = check_bench_words(file, e->item->name, p->type, s->units, s->memory);
         QN_TRY(qn_call_set_text(s->call, p->type, words ? words : "f32", error));
     }
     return QN_OK;
@@ -74,7 +73,7 @@ static qn_status trace(shown *s, qn_error *error)
     QN_TRY(call_bind(call, s->slot, true, error));
     const tile_kernel *k = call->instance->kernel;
     s->tape = tape_new(call->context, "ref", &tape_of_devices);
-    qn_tape_set_tf32(s->tape, call->tf32);
+    qn_tape_set_products(s->tape, call->products);
     node arguments[FUNCTION_PARAMS] = {0};
     for (int i = 0; i < k->param_count; i++) {
         if (k->params[i].kind != PARAM_IN) continue;
@@ -183,7 +182,7 @@ static qn_status show_kernels(shown *s, const char *stage, const qn_show_options
     return QN_OK;
 }
 
-qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, bool tf32,
+qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, qn_products products,
                         const qn_show_options *options, const show_taker *taker, text *out, qn_error *error)
 {
     const char *stage = options->stage ? options->stage : "fusion", *device = options->device;
@@ -191,21 +190,20 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
     show_request target = {.stage = stage};
     qn_status status = QN_OK;
     s.gpu = show_is_cuda(stage) || (device && target_find(device)->threads);
-    s.device = device ? device : s.gpu ? "cuda" : "cpu";
     if (s.gpu) {
         status = show_cuda_target(context, device, options->arch, &target, error);
         s.slot = target.slot;
         s.units = target.target.multiprocessors;
         s.arch = target.target.arch;
     } else {
-        status = context_slot(context, s.device, &s.slot, error);
+        status = context_slot(context, device ? device : "cpu", &s.slot, error);
         if (status == QN_NO_DEVICE && strcmp(stage, "asm") != 0) status = QN_OK; /* text needs no device */
         if (status == QN_OK) s.units = slot_about(context, s.slot)->units;
     }
     if (status == QN_OK) {
         s.call = call_new(entry, context);
         s.call->mode = mode;
-        s.call->tf32 = tf32;
+        s.call->products = products;
         s.call->assumed_units = s.units;
         status = call_apply(s.call, &options->settings, error);
     }

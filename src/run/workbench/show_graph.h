@@ -9,7 +9,7 @@
 
 bool show_is_graph(const char *stage); /* graph, fusion, memory: stages of tensor functions alone */
 /* Any stage of a tensor function; stages of kernels for each kernel that it becomes. */
-qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, bool tf32,
+qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, qn_products products,
                         const qn_show_options *options, const show_taker *taker, text *out, qn_error *error);
 
 /* show_picture.c: SVG. names: of leaves, by storage less 1. */

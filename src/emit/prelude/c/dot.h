@@ -156,15 +156,15 @@ INLINE $a dot_take_$t($c x) { return x; }
 INLINE void dot_take16_$t($a *to, const $c *from) { *($kx16_u *)to = __builtin_convertvector(load_$tx16(from), $kx16); }
 
 //@ part dot_take_$t
-//@ for f16 bf16
+//@ for f16 bf16 f8e4m3
 //@ needs load_$tx16 $t_to_f32
-INLINE float dot_take_$t(unsigned short x) { return $t_to_f32(x); }
-INLINE void dot_take16_$t(float *to, const unsigned short *from) { *(f32x16_u *)to = load_$tx16(from); }
+INLINE float dot_take_$t($c x) { return $t_to_f32(x); }
+INLINE void dot_take16_$t(float *to, const $c *from) { *(f32x16_u *)to = load_$tx16(from); }
 
 /* Sixteen by sixteen elements turned over: to[p][j] = from[j][p]. Four rounds of interleaving rows eight apart. */
 
 //@ part dot_turn_$t
-//@ for f32 f16 bf16 i8 u8
+//@ for f32 f16 bf16 f8e4m3 i8 u8
 //@ needs dot_sizes dot_take_$t
 OUTLINE void dot_turn_$t($a *to, long to_row, const $c *from, long from_row)
 {
@@ -194,7 +194,7 @@ OUTLINE void dot_turn_f64(double *to, long to_row, const double *from, long from
 /* Packers: rows of A at the constant stride, a panel of B; what is missing of a panel is zero. */
 
 //@ part dot_pack_$t
-//@ for f32 f64 f16 bf16 i8 u8
+//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
 //@ needs dot_kernel_$k dot_take_$t dot_turn_$t fold_sum_$kx16
 OUTLINE void dot_pack_row_$t($a *to, const $c *from, long step, long count)
 {
@@ -271,7 +271,7 @@ OUTLINE void dot_thin_$t(const $c *a, long a_row, long a_column, const $c *b, lo
 }
 
 //@ part dot_panel_$t
-//@ for f32 f64 f16 bf16 i8 u8
+//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
 //@ needs dot_pack_$t
 /* What is copied while a block is computed: B's next panel, then A's next rows, in strips of COLUMNS. */
 typedef struct dot_ahead_$t {
@@ -306,7 +306,7 @@ OUTLINE void dot_panel_$t(const $a *rows_a, const $a *panel, dot_sums_$k c, long
 }
 
 //@ part dot_strips_$t
-//@ for f32 f64 f16 bf16 i8 u8
+//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
 //@ needs dot_panel_$t
 /* At most DOT_M rows: blocks of depth, in them panels of columns. The sums start in c, or at zero when `fresh`, rest in
  * c between blocks, and end in out. */
@@ -362,7 +362,7 @@ OUTLINE void dot_strips_$t(const $c *a, long a_row, long a_column, const $c *b, 
 }
 
 //@ part dot_$t
-//@ for f32 f64 f16 bf16 i8 u8
+//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
 //@ needs dot_strips_$t
 /* c += a b */
 INLINE void dot_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, $a *c, long c_row, long m, long n, long k, char *scratch)
@@ -371,7 +371,7 @@ INLINE void dot_$t(const $c *a, long a_row, long a_column, const $c *b, long b_r
 }
 
 //@ part dot_into_$t
-//@ for f32 f64 f16 bf16 i8 u8
+//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
 //@ needs dot_strips_$t
 /* out = a b, for k > 0. Sums that are not complete rest in c, which is dense and stays in cache. */
 INLINE void dot_into_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)

@@ -237,8 +237,16 @@ INLINE f32x16 gather_some_$t(f32x16 to, const unsigned short *from, unsigned sho
 #endif
 }
 
+//@ part gather_some_f8e4m3
+//@ needs gather_run dot_take_f8e4m3
+INLINE f32x16 gather_some_f8e4m3(f32x16 to, const unsigned char *from, unsigned short mask)
+{
+    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = dot_take_f8e4m3(from[__builtin_ctz(rest)]);
+    return to;
+}
+
 //@ part gather_pack_$t
-//@ for f32 f64 f16 bf16
+//@ for f32 f64 f16 bf16 f8e4m3
 //@ needs gather_some_$t dot_pack_$t
 OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *lines, long m, const gather_table *depth, long k, int unit)
 {
@@ -314,7 +322,7 @@ OUTLINE void gather_pack_b_$t($a *to, const gather_view *v, const gather_table *
 }
 
 //@ part gather_strip_$t
-//@ for f32 f64 f16 bf16
+//@ for f32 f64 f16 bf16 f8e4m3
 //@ needs gather_pack_$t dot_panel_$t
 /* As dot_strip: at most DOT_M rows from `top` on. */
 OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long top, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
@@ -464,7 +472,7 @@ OUTLINE void gather_strips_$t(const gather_view *a, const gather_view *b, int fr
 }
 
 //@ part gather_strips_$t
-//@ for f16 bf16
+//@ for f16 bf16 f8e4m3
 //@ needs gather_strip_$t
 OUTLINE void gather_strips_$t(const gather_view *a, const gather_view *b, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
 {
@@ -473,7 +481,7 @@ OUTLINE void gather_strips_$t(const gather_view *a, const gather_view *b, int fr
 }
 
 //@ part gather_dot_$t
-//@ for f32 f64 f16 bf16
+//@ for f32 f64 f16 bf16 f8e4m3
 //@ needs gather_strips_$t
 /* c += a b */
 INLINE void gather_dot_$t(const gather_view *a, const gather_view *b, $a *c, long c_row, long m, long n, long k, char *scratch)
@@ -482,7 +490,7 @@ INLINE void gather_dot_$t(const gather_view *a, const gather_view *b, $a *c, lon
 }
 
 //@ part gather_dot_into_$t
-//@ for f32 f64 f16 bf16
+//@ for f32 f64 f16 bf16 f8e4m3
 //@ needs gather_strips_$t
 /* out = a b, for k > 0. Sums that are not complete rest in c. */
 INLINE void gather_dot_into_$t(const gather_view *a, const gather_view *b, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)

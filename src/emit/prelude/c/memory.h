@@ -94,6 +94,44 @@ INLINE u16x16 f32_to_bf16x16(f32x16 x)
     return __builtin_convertvector((((bits >> 16 & 0x8000) | 0x7fc0) & nan) | (rounded & ~nan), u16x16);
 }
 
+//@ part f8e4m3_to_f32
+//@ needs real_f32
+INLINE float f8e4m3_to_f32(unsigned char h)
+{
+    unsigned sign = (unsigned)(h & 0x80) << 24, size = h & 0x7f;
+    unsigned bits = size == 0x7f ? 0x7fc00000u : size >= 8 ? (size << 20) + 0x3c000000u : (unsigned)bits_f32((float)size * 0x1p-9f);
+    return real_f32((int)(sign | bits));
+}
+
+//@ part f8e4m3_to_f32x16
+INLINE f32x16 f8e4m3_to_f32x16(u8x16 h)
+{
+    u32x16 x = __builtin_convertvector(h, u32x16), sign = (x & 0x80) << 24, size = x & 0x7f;
+    u32x16 nan = (u32x16)(size == 0x7f), small = (u32x16)(size < 8);
+    u32x16 least = (u32x16)(__builtin_convertvector(size & small, f32x16) * 0x1p-9f), other = (size << 20) + 0x3c000000u;
+    return (f32x16)(sign | (nan & 0x7fc00000u) | (small & least) | (other & ~nan & ~small));
+}
+
+//@ part f32_to_f8e4m3
+//@ needs real_f32
+INLINE unsigned char f32_to_f8e4m3(float x)
+{
+    unsigned bits = (unsigned)bits_f32(x), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
+    unsigned least = (unsigned)bits_f32(real_f32((int)size) + 0x1p14f) - 0x46800000u; /* rounds to 2^-9 */
+    unsigned rounded = ((size + 0x7ffff + (size >> 20 & 1)) >> 20) - 960;
+    return (unsigned char)(sign | (size > 0x43e80000u ? 0x7f : size < 0x3c800000u ? least : rounded));
+}
+
+//@ part f32_to_f8e4m3x16
+INLINE u8x16 f32_to_f8e4m3x16(f32x16 x)
+{
+    u32x16 bits = (u32x16)x, sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
+    u32x16 nan = (u32x16)(size > 0x43e80000u), small = (u32x16)(size < 0x3c800000u);
+    u32x16 least = (u32x16)((f32x16)size + 0x1p14f) - 0x46800000u;
+    u32x16 rounded = ((size + 0x7ffff + (size >> 20 & 1)) >> 20) - 960;
+    return __builtin_convertvector(sign | (nan & 0x7f) | (small & least) | (rounded & ~nan & ~small), u8x16);
+}
+
 /* Memory: whole vectors, the first lanes, masked lanes. */
 
 //@ part load_$tx16
@@ -399,74 +437,74 @@ INLINE void stream_fence(void)
 #endif
 }
 
-/* The same for f16 and bf16 through u16, and for bool through u8. */
+/* The same for f16, bf16 and f8e4m3 through integers, and for bool through u8. */
 
 //@ part load_$tx16
-//@ for f16 bf16
-//@ needs load_u16x16 $t_to_f32x16
-INLINE f32x16 load_$tx16(const unsigned short *p) { return $t_to_f32x16(load_u16x16(p)); }
+//@ for f16 bf16 f8e4m3
+//@ needs load_$ux16 $t_to_f32x16
+INLINE f32x16 load_$tx16(const $c *p) { return $t_to_f32x16(load_$ux16(p)); }
 
 //@ part store_$tx16
-//@ for f16 bf16
-//@ needs store_u16x16 f32_to_$tx16
-INLINE void store_$tx16(unsigned short *p, f32x16 v) { store_u16x16(p, f32_to_$tx16(v)); }
+//@ for f16 bf16 f8e4m3
+//@ needs store_$ux16 f32_to_$tx16
+INLINE void store_$tx16($c *p, f32x16 v) { store_$ux16(p, f32_to_$tx16(v)); }
 
 //@ part load_part_$tx16
-//@ for f16 bf16
-//@ needs load_part_u16x16 $t_to_f32x16
-INLINE f32x16 load_part_$tx16(const unsigned short *p, long count) { return $t_to_f32x16(load_part_u16x16(p, count)); }
+//@ for f16 bf16 f8e4m3
+//@ needs load_part_$ux16 $t_to_f32x16
+INLINE f32x16 load_part_$tx16(const $c *p, long count) { return $t_to_f32x16(load_part_$ux16(p, count)); }
 
 //@ part store_part_$tx16
-//@ for f16 bf16
-//@ needs store_part_u16x16 f32_to_$tx16
-INLINE void store_part_$tx16(unsigned short *p, f32x16 v, long count) { store_part_u16x16(p, f32_to_$tx16(v), count); }
+//@ for f16 bf16 f8e4m3
+//@ needs store_part_$ux16 f32_to_$tx16
+INLINE void store_part_$tx16($c *p, f32x16 v, long count) { store_part_$ux16(p, f32_to_$tx16(v), count); }
 
 //@ part load_mask_$tx16
-//@ for f16 bf16
-//@ needs load_mask_u16x16 $t_to_f32x16
-INLINE f32x16 load_mask_$tx16(const unsigned short *p, mask16 m) { return $t_to_f32x16(load_mask_u16x16(p, m)); }
+//@ for f16 bf16 f8e4m3
+//@ needs load_mask_$ux16 $t_to_f32x16
+INLINE f32x16 load_mask_$tx16(const $c *p, mask16 m) { return $t_to_f32x16(load_mask_$ux16(p, m)); }
 
 //@ part store_mask_$tx16
-//@ for f16 bf16
-//@ needs store_mask_u16x16 f32_to_$tx16
-INLINE void store_mask_$tx16(unsigned short *p, f32x16 v, mask16 m) { store_mask_u16x16(p, f32_to_$tx16(v), m); }
+//@ for f16 bf16 f8e4m3
+//@ needs store_mask_$ux16 f32_to_$tx16
+INLINE void store_mask_$tx16($c *p, f32x16 v, mask16 m) { store_mask_$ux16(p, f32_to_$tx16(v), m); }
 
 //@ part load_stride_$tx16
-//@ for f16 bf16
-//@ needs load_stride_u16x16 $t_to_f32x16
-INLINE f32x16 load_stride_$tx16(const unsigned short *p, long stride, mask16 m)
+//@ for f16 bf16 f8e4m3
+//@ needs load_stride_$ux16 $t_to_f32x16
+INLINE f32x16 load_stride_$tx16(const $c *p, long stride, mask16 m)
 {
-    return $t_to_f32x16(load_stride_u16x16(p, stride, m));
+    return $t_to_f32x16(load_stride_$ux16(p, stride, m));
 }
 
 //@ part store_stride_$tx16
-//@ for f16 bf16
-//@ needs store_stride_u16x16 f32_to_$tx16
-INLINE void store_stride_$tx16(unsigned short *p, long stride, f32x16 v, mask16 m)
+//@ for f16 bf16 f8e4m3
+//@ needs store_stride_$ux16 f32_to_$tx16
+INLINE void store_stride_$tx16($c *p, long stride, f32x16 v, mask16 m)
 {
-    store_stride_u16x16(p, stride, f32_to_$tx16(v), m);
+    store_stride_$ux16(p, stride, f32_to_$tx16(v), m);
 }
 
 //@ part gather_$tx16
-//@ for f16 bf16
-//@ needs gather_u16x16 $t_to_f32x16
-INLINE f32x16 gather_$tx16(const unsigned short *p, i64x16 index, mask16 m)
+//@ for f16 bf16 f8e4m3
+//@ needs gather_$ux16 $t_to_f32x16
+INLINE f32x16 gather_$tx16(const $c *p, i64x16 index, mask16 m)
 {
-    return $t_to_f32x16(gather_u16x16(p, index, m));
+    return $t_to_f32x16(gather_$ux16(p, index, m));
 }
 
 //@ part scatter_$tx16
-//@ for f16 bf16
-//@ needs scatter_u16x16 f32_to_$tx16
-INLINE void scatter_$tx16(unsigned short *p, i64x16 index, f32x16 v, mask16 m)
+//@ for f16 bf16 f8e4m3
+//@ needs scatter_$ux16 f32_to_$tx16
+INLINE void scatter_$tx16($c *p, i64x16 index, f32x16 v, mask16 m)
 {
-    scatter_u16x16(p, index, f32_to_$tx16(v), m);
+    scatter_$ux16(p, index, f32_to_$tx16(v), m);
 }
 
 //@ part stream_$tx16
-//@ for f16 bf16
-//@ needs stream_u16x16 f32_to_$tx16
-INLINE void stream_$tx16(unsigned short *p, f32x16 v) { stream_u16x16(p, f32_to_$tx16(v)); }
+//@ for f16 bf16 f8e4m3
+//@ needs stream_$ux16 f32_to_$tx16
+INLINE void stream_$tx16($c *p, f32x16 v) { stream_$ux16(p, f32_to_$tx16(v)); }
 
 //@ part bool_bytes
 INLINE mask16 mask_of_bytes(u8x16 v) { return __builtin_convertvector(v != 0, i32x16); }

@@ -216,6 +216,38 @@ INLINE unsigned short f32_to_bf16(float x)
 #endif
 }
 
+//@ part f8e4m3_to_f32
+//@ needs real_f32 f16_to_f32
+INLINE float f8e4m3_to_f32(unsigned char h)
+{
+#if defined(QUERN_EMU) || __CUDA_ARCH__ < 890
+    unsigned sign = (unsigned)(h & 0x80) << 24, size = h & 0x7f;
+    unsigned bits = size == 0x7f ? 0x7fc00000u : size >= 8 ? (size << 20) + 0x3c000000u : (unsigned)bits_f32((float)size * 0x1p-9f);
+    return real_f32((int)(sign | bits));
+#else
+    unsigned both;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"((unsigned short)h));
+    return f16_to_f32((unsigned short)both);
+#endif
+}
+
+//@ part f32_to_f8e4m3
+//@ needs real_f32
+/* What rounds beyond the largest is NaN, where the instruction gives the largest. */
+INLINE unsigned char f32_to_f8e4m3(float x)
+{
+    unsigned bits = (unsigned)bits_f32(x), size = bits & 0x7fffffff;
+#if defined(QUERN_EMU) || __CUDA_ARCH__ < 890
+    unsigned least = (unsigned)bits_f32(real_f32((int)size) + 0x1p14f) - 0x46800000u; /* rounds to 2^-9 */
+    unsigned rounded = ((size + 0x7ffff + (size >> 20 & 1)) >> 20) - 960;
+    unsigned number = size < 0x3c800000u ? least : rounded;
+#else
+    unsigned short number;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(number) : "f"(0.0f), "f"(x));
+#endif
+    return (unsigned char)((bits >> 24 & 0x80) | (size > 0x43e80000u ? 0x7f : number));
+}
+
 /* Two at once, the first in the low half: how vectors of them go to memory. */
 
 //@ part pack_$t

@@ -7,7 +7,7 @@
  */
 
 //@ part dot_plain_$t
-//@ for f32 f64 f16 bf16 i8 u8
+//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
 //@ needs read_$t
 INLINE void dot_plain_$t(const $m *a, long a_row, long a_column, const $m *b, long b_row, long b_column, $k *c,
                          long c_row, long m, long n, long m_first, long m_last, long n_first, long n_last,
@@ -390,7 +390,7 @@ INLINE void dot_resume(typename P::sum *sums, const typename P::sum *c, long c_r
 }
 
 //@ part product_fma_$t
-//@ for f32 f64 f16 bf16 i8 u8
+//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
 //@ needs read_$t dot_tile
 /* Products by multiply and add: TM x TN elements of the result by TY x TX threads, each with runs of VM x VN. The next
  * step of k is on its way to registers while this one is multiplied in shared memory. */

@@ -55,7 +55,7 @@ INLINE long *print_$t(long *to, const $m *from, long count)
 }
 
 //@ part print_$t
-//@ for f16 bf16
+//@ for f16 bf16 f8e4m3
 //@ needs print_word_f32 read_$t
 INLINE long *print_$t(long *to, const $m *from, long count)
 {

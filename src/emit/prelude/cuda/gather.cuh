@@ -183,7 +183,7 @@ INLINE void gather_steps(typename P::sum *sums, const VA &va, const VB &vb, dot_
 }
 
 //@ part product_gather_$t
-//@ for f32 f64 f16 bf16
+//@ for f32 f64 f16 bf16 f8e4m3
 //@ needs gather_steps read_$t
 /* Products by multiply and add: TM x TN sums by TY x TX threads. */
 template <int TM, int TN, int TY, int TX, class OA, class OB, class VA, class VB, bool A_FAST, bool B_FAST>

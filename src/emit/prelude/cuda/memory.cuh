@@ -381,12 +381,12 @@ INLINE float read_or_$t(const $m *p, int ok, unsigned fill)
 INLINE void write_$t($m *p, $v x) { *p = x; }
 
 //@ part read_$t
-//@ for f16 bf16
+//@ for f16 bf16 f8e4m3
 //@ needs $t_to_f32
 INLINE float read_$t(const $m *p) { return $t_to_f32(*p); }
 
 //@ part write_$t
-//@ for f16 bf16
+//@ for f16 bf16 f8e4m3
 //@ needs f32_to_$t
 INLINE void write_$t($m *p, float x) { *p = f32_to_$t(x); }
 
