@@ -5,8 +5,10 @@
  */
 #include "cli.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *file_for(const arguments *given, const char *name)
 {
@@ -67,6 +69,26 @@ static int give_outputs(const qn_module *module, const char *kernel, qn_call *ca
     return EXIT_OK;
 }
 
+static void tell_waiting(int signal_number)
+{
+    static const char words[] = "quern: ref interprets element by element and is still at it (Ctrl-C ends it)\n";
+    (void)signal_number;
+    (void)!write(STDERR_FILENO, words, sizeof(words) - 1);
+}
+
+/* Runs the call; where that is the interpreter, which may take long, it says so after a second. */
+static qn_status run_on(qn_call *call, const char *device, qn_error *error)
+{
+    struct sigaction tell = {.sa_handler = tell_waiting, .sa_flags = SA_RESTART}, before;
+    if (strcmp(device, "ref") != 0) return qn_call_run(call, device, error);
+    sigaction(SIGALRM, &tell, &before);
+    alarm(1);
+    qn_status status = qn_call_run(call, device, error);
+    alarm(0);
+    sigaction(SIGALRM, &before, NULL);
+    return status;
+}
+
 /* The largest difference from the reference interpreter, which runs the same call on the same inputs, however long that
  * takes: it was asked for. */
 static void print_agreement(qn_module *module, const char *kernel, qn_call *call, const char *device,
@@ -80,7 +102,7 @@ static void print_agreement(qn_module *module, const char *kernel, qn_call *call
     qn_array mine, truth;
     qn_call *reference = prepare_call(module, kernel, given, device, inputs, &ignored);
     if (reference) {
-        qn_status status = qn_call_run(reference, "ref", &error);
+        qn_status status = run_on(reference, "ref", &error);
         if (status == QN_OK || status == QN_FINDING) {
             printf("agreement with ref:");
             for (int i = 0; i < params; i++) {
@@ -122,7 +144,7 @@ static qn_status run_somewhere(qn_context *context, qn_call *call, const argumen
                                qn_error *error)
 {
     *device = choose_device(context, given);
-    qn_status status = qn_call_run(call, *device, error);
+    qn_status status = run_on(call, *device, error);
     for (int i = 0; status == QN_NO_DEVICE && !given->device && i < qn_device_count(context); i++) {
         qn_device_info info;
         qn_error unread;
