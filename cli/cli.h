@@ -119,8 +119,9 @@ qn_context *open_context(const arguments *given, int *exit_status);
 const char *choose_device(const qn_context *context, const arguments *given);
 /* The same without a word; NULL, after a complaint, where it is not there: before inputs are made or read for it. */
 const char *wanted_device(const qn_context *context, const arguments *given, int *exit_status);
-char *read_whole_file(const char *path); /* on the heap; NULL: errno says why not */
-void close_context(qn_context *context); /* after telling that nothing is kept, if the cache cannot be written */
+FILE *open_for_reading(const char *path); /* no folder, no pipe that nobody writes to; NULL: errno says why not */
+char *read_whole_file(const char *path);  /* on the heap; NULL: errno says why not */
+void close_context(qn_context *context);  /* after telling that nothing is kept, if the cache cannot be written */
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);
 /* The kernel that the second word names, or the file's only one; else lists what there is. */
 const char *choose_kernel(const qn_module *module, const command *c, const arguments *given, int *exit_status);

@@ -216,7 +216,7 @@ int command_debug(const command *self, const arguments *given)
     qn_call *call = NULL;
     command_source source = {stdin, false};
     if (given->script) {
-        source.file = fopen(given->script, "r");
+        source.file = open_for_reading(given->script);
         source.echo = true;
         if (!source.file) {
             complain("cannot open the script %s: %s", given->script, strerror(errno));

@@ -5,6 +5,9 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +31,7 @@ static void buffer_add(void *user, const char *text, size_t length)
 static bool read_file(const char *path, buffer *out)
 {
     bool from_input = !strcmp(path, "-");
-    FILE *file = from_input ? stdin : fopen(path, "rb");
+    FILE *file = from_input ? stdin : open_for_reading(path);
     char block[65536];
     size_t got;
     if (!file) return complain("cannot open %s: %s", path, strerror(errno)), false;
@@ -41,15 +44,18 @@ static bool read_file(const char *path, buffer *out)
     return good;
 }
 
-/* Aside, then renamed: a crash leaves the old file. */
-static bool replace_file(const char *path, const buffer *text)
+/* Aside, in a file that was not there, then renamed: a crash leaves the old file. A link stays one, and rights stay. */
+static bool replace_file(const char *link, const buffer *text)
 {
-    char aside[4096];
-    if (snprintf(aside, sizeof(aside), "%s.quern-fmt", path) >= (int)sizeof(aside))
-        return complain("the path %s is too long", path), false;
-    FILE *file = fopen(aside, "wb");
+    char path[PATH_MAX], aside[PATH_MAX + 32];
+    struct stat about;
+    if (!realpath(link, path) || stat(path, &about))
+        return complain("cannot find %s: %s", link, strerror(errno)), false;
+    snprintf(aside, sizeof(aside), "%s.quern-fmt", path);
+    int number = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    FILE *file = number < 0 ? NULL : fdopen(number, "wb");
     if (!file) return complain("cannot write %s: %s", aside, strerror(errno)), false;
-    bool good = fwrite(text->data, 1, text->length, file) == text->length;
+    bool good = !fchmod(number, about.st_mode & 07777) && fwrite(text->data, 1, text->length, file) == text->length;
     good = !fclose(file) && good;
     good = good && !rename(aside, path);
     if (!good) {

@@ -7,6 +7,10 @@
 
 #include <errno.h>
 #include <quern/workbench.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +20,29 @@ static void print_line(void *user, const char *line)
     fputc('\n', user);
 }
 
+FILE *open_for_reading(const char *path)
+{
+    enum { WRITER_MS = 2000 }; /* a pipe by name waits for whoever writes to it, but not for ever */
+    int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), reason = 0;
+    struct stat about = {0};
+    if (number < 0) return NULL;
+    if (fstat(number, &about) || S_ISDIR(about.st_mode)) reason = EISDIR;
+    if (S_ISFIFO(about.st_mode) && poll(&(struct pollfd){.fd = number, .events = POLLIN}, 1, WRITER_MS) == 0)
+        reason = ETIMEDOUT;
+    int flags = fcntl(number, F_GETFL);
+    if (flags >= 0) (void)!fcntl(number, F_SETFL, flags & ~O_NONBLOCK);
+    FILE *file = reason ? NULL : fdopen(number, "rb");
+    if (file) return file;
+    if (!reason) reason = errno;
+    close(number);
+    errno = reason;
+    return NULL;
+}
+
 char *read_whole_file(const char *path)
 {
-    FILE *file = fopen(path, "rb");
+    const size_t most = (size_t)64 << 20;
+    FILE *file = open_for_reading(path);
     char part[4096], *all = NULL;
     size_t length = 0, got;
     if (!file) return NULL;
@@ -27,10 +51,14 @@ char *read_whole_file(const char *path)
         all = memory_or_exit(all, length + got + 1);
         memcpy(all + length, part, got);
         length += got;
-    } while (got);
+    } while (got && length <= most);
+    int reason = length > most ? EFBIG : ferror(file) ? EIO : 0;
     all[length] = 0;
     fclose(file);
-    return all;
+    if (!reason) return all;
+    free(all);
+    errno = reason;
+    return NULL;
 }
 
 /* Schedules of the user's own, of --edited. */

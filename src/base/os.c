@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -61,18 +62,6 @@ static qn_status read_whole(FILE *file, const char *path, size_t limit_bytes, ch
     return QN_OK;
 }
 
-qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
-    struct stat about;
-    if (fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode)) {
-        fclose(file);
-        return error_set(error, QN_BAD_FILE, "%s is a folder, not a file", path);
-    }
-    return read_whole(file, path, limit_bytes, data, size_bytes, error);
-}
-
 FILE *file_open_plain(const char *path)
 {
     int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -81,6 +70,25 @@ FILE *file_open_plain(const char *path)
     if (number >= 0 && !file) close(number);
     errno = reason;
     return file;
+}
+
+qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error)
+{
+    enum { WRITER_MS = 2000 }; /* a pipe by name waits for whoever writes to it, but not for ever */
+    FILE *file = file_open_plain(path);
+    struct stat about = {0};
+    const char *wrong = NULL;
+    if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+    int number = fileno(file), flags = fcntl(number, F_GETFL);
+    if (fstat(number, &about) == 0 && S_ISDIR(about.st_mode)) wrong = "a folder, not a file";
+    if (S_ISFIFO(about.st_mode) && poll(&(struct pollfd){.fd = number, .events = POLLIN}, 1, WRITER_MS) == 0)
+        wrong = "a pipe that nobody writes to";
+    if (wrong) {
+        fclose(file);
+        return error_set(error, QN_BAD_FILE, "%s is %s", path, wrong);
+    }
+    if (flags >= 0) (void)!fcntl(number, F_SETFL, flags & ~O_NONBLOCK);
+    return read_whole(file, path, limit_bytes, data, size_bytes, error);
 }
 
 bool file_may_be_read(const char *path)

@@ -133,6 +133,37 @@ else
     echo "note: skipped a full disk: no file system can be mounted here (test_cache has the same without one)"
 fi
 
+# What is named as a file: a pipe that nobody writes to, one that is written to late, a folder, a device without end.
+mkfifo nobody late
+timeout 20 "$quern" run nobody k --set n=3 >out 2>err &
+waiting=$!
+timeout 20 "$quern" run k.qn --set n=3 --device ref --edited nobody >out_edited 2>err_edited &
+waiting_edited=$!
+(sleep 1; echo "$kernel") >late &
+holds "a pipe that is written to is read" timeout 20 "$quern" run late k --set n=3 --device ref
+for file in . /dev/zero /dev/null; do
+    timeout 20 "$quern" run k.qn --set n=3 --device ref --edited "$file" >out_file 2>err_file
+    code=$?
+    holds "--edited $file is a wrong call, not $code: $(cat err_file)" test "$code" = 2
+done
+wait $waiting
+holds "a pipe that nobody writes to is not waited for" test $? = 2
+holds "... which is told" grep -q 'nobody is a pipe that nobody writes to' err
+wait $waiting_edited
+holds "... nor one of a schedule" test $? = 2
+
+# fmt --write: a link stays a link, rights stay, and a file that somebody laid in its way is not written through.
+echo "  $kernel" >text.qn
+chmod 640 text.qn
+ln -s text.qn link.qn
+holds "fmt writes through a link" "$quern" fmt --write link.qn
+holds "... which stays one" test -L link.qn -a "$(stat -c '%a' text.qn)" = 640
+echo precious >victim
+echo "  $kernel" >text.qn
+ln -s victim text.qn.quern-fmt
+holds "fmt does not follow a link laid in its way" not "$quern" fmt --write text.qn 2>/dev/null
+holds "... and writes nothing there" grep -qx precious victim
+
 # A compiler that hangs.
 printf '#!/bin/sh\ncase "$*" in *--version*) echo slowcc 1.0; exit;; esac\nsleep 60 &\nsleep 60\n' >slowcc
 chmod +x slowcc
