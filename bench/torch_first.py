@@ -10,7 +10,8 @@ process for itself, inside its time, as in a program whose first compiled functi
 A lane is a share of the cores: as many processes run at once, each on cores of its own (what inductor's helpers run on too). Processes are forked
 from one that has imported torch and Dynamo. CUDA and its libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
 backend that does nothing); what a backend imports itself is in its time. Columns: seconds, inductor's over Quern's, kernels that were compiled, what an empty
-backend takes, and seconds of Quern's call: importing, cutting graphs into islands, compiling, measuring forms; the slowest kernels in ms.
+backend takes, Quern's share (its call without an empty backend's) of what it may be (0.3 s and 40 ms a kernel), and seconds of Quern's call: importing, cutting
+graphs into islands, compiling, measuring forms; the slowest kernels in ms. `--models all` takes the sixty of bench/torch_models.py.
 SPDX-License-Identifier: MIT
 """
 
@@ -136,15 +137,16 @@ def main():
         import torch._dynamo.backends.common  # noqa: F401: what every backend needs
         import torch._functorch.aot_autograd  # noqa: F401
 
-    import torch_models  # noqa: F401
+    import torch_models
 
+    names = list(torch_models.MODELS) if given.models == "all" else given.models.split(",")
     if given.device is None:  # without a look at CUDA, which does not survive a fork
         given.device = "cuda" if os.path.exists("/dev/nvidiactl") else "cpu"
     began, cores = time.perf_counter(), sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // given.lanes)
-    waiting = [(m, f) for m in given.models.split(",") for f in given.forms.split(",")]
+    waiting = [(m, f) for m in names for f in given.forms.split(",")]
     running, found = {}, {}
-    print(f"{'model':22} {'quern':>7} {'inductor':>8} {'ratio':>6} {'empty':>6} {'kernels':>7}  {'imports':>7} {'cutting':>7} {'compile':>7} {'measure':>7}")
+    print(f"{'model':22} {'quern':>7} {'inductor':>8} {'ratio':>6} {'empty':>6} {'kernels':>7} {'share':>6} {'bar':>5}  {'imports':>7} {'cutting':>7} {'compile':>7} {'measure':>7}")
 
     def told(name):
         rows = found[name]
@@ -156,7 +158,8 @@ def main():
         spent = q["spent"]
         words = "".join(f" {spent.get(k, 0.0):7.2f}" for k in ("imports", "cutting", "compiling", "measuring"))
         ratio = f"{i['first'] / q['first']:6.2f}" if i else f"{'-':>6}"
-        print(f"{name:22} {q['first']:7.2f} {i['first'] if i else float('nan'):8.2f} {ratio} {e['first'] if e else float('nan'):6.2f} {q['kernels']:7d} {words}  {' '.join(f'{ms:.0f}' for ms in q['slowest'])}", flush=True)
+        share = f"{q['first'] - e['first']:6.2f}" if e else f"{'-':>6}"
+        print(f"{name:22} {q['first']:7.2f} {i['first'] if i else float('nan'):8.2f} {ratio} {e['first'] if e else float('nan'):6.2f} {q['kernels']:7d} {share} {0.3 + 0.04 * q['kernels']:5.2f} {words}  {' '.join(f'{ms:.0f}' for ms in q['slowest'])}", flush=True)
 
     while waiting or running:
         for lane in range(given.lanes):
@@ -188,6 +191,9 @@ def main():
         time.sleep(0.02)
     both = [(rows.get("quern") or rows.get("fuse"), rows["inductor"]) for rows in found.values() if (rows.get("quern") or rows.get("fuse")) and rows.get("inductor")]
     ratios = [i["first"] / q["first"] for q, i in both]
+    shares = [(rows["quern"]["first"] - rows["aot_eager"]["first"], 0.3 + 0.04 * rows["quern"]["kernels"]) for rows in found.values() if rows.get("quern") and rows.get("aot_eager")]
+    if shares:
+        print(f"Quern's share is within 0.3 s and 40 ms a kernel for {sum(s <= bar for s, bar in shares)} of {len(shares)} models")
     if ratios:
         print(f"inductor's first call over Quern's: geometric mean {geometric(ratios):.2f}, least {min(ratios):.2f}, {len(ratios)} models")
 
