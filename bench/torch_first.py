@@ -11,7 +11,7 @@ A lane is a share of the cores: as many processes run at once, each on cores of 
 from one that has imported torch and Dynamo. CUDA and its libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
 backend that does nothing); what a backend imports itself is in its time. Columns: seconds, inductor's over Quern's, kernels that were compiled, what an empty
 backend takes, Quern's share (its call without an empty backend's) of what it may be (0.3 s and 40 ms a kernel), and seconds of Quern's call: importing, cutting
-graphs into islands, compiling, measuring forms; the slowest kernels in ms. `--models all` takes the sixty of bench/torch_models.py.
+graphs into islands, waiting for what is compiled meanwhile, measuring forms; the slowest kernels in ms. `--models all` takes the sixty of bench/torch_models.py.
 SPDX-License-Identifier: MIT
 """
 
@@ -95,7 +95,7 @@ def clock(spent):
 
     timed(backend.Program, "__init__", "program")
     timed(backend.Graph, "__init__", "cutting")
-    timed(backend, "_prepare", "compiling")
+    timed(backend.Program, "compile", "compiling")
     timed(backend.Program, "measure", "measuring")
 
 

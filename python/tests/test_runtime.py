@@ -3,7 +3,9 @@
 import gc
 import os
 import tempfile
+import threading
 import unittest
+import unittest.mock
 import warnings
 
 from .support import module, needs_torch, torch
@@ -325,6 +327,30 @@ class Runtime(unittest.TestCase):
         backend.cut(gm, {**backend.DEFAULTS, "product_limit": 1 << 21}, report)
         self.assertEqual([[v.device.type for v in made.input_values] for made in report.islands], [["cuda"]])
         self.assertEqual({reason for _, reason in report.kept}, {"on the host, in a program of a GPU"})
+
+    def test_islands_are_compiled_while_torch_goes_on(self):
+        """On a GPU, for which the CPU is taken: those of the forward graph before the backward graph is cut."""
+        from quern import backend, island
+
+        begun, seen = threading.Event(), []
+
+        class Cut(backend.Graph):
+            def __init__(self, kind, gm, options):
+                if kind == "backward":
+                    seen.append(begun.wait(3))
+                super().__init__(kind, gm, options)
+
+        gm = torch.fx.symbolic_trace(lambda x: (torch.sin(x) * torch.exp(x) + 1,))
+        with (
+            unittest.mock.patch.object(backend, "Graph", Cut),
+            unittest.mock.patch.object(backend, "_on_gpu", lambda inputs: True),
+            unittest.mock.patch.object(island.Island, "prepare", lambda self: begun.set()),
+            unittest.mock.patch.object(torch.cuda, "current_stream", lambda: None),
+            unittest.mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: False),
+        ):
+            program = backend.Program(gm, [torch.ones(4, 6, requires_grad=True)], dict(backend.DEFAULTS))
+            program.compile("quern")
+        self.assertEqual((seen, program.threads, len(program.begun)), ([True], [], 2))
 
     def test_choices_are_kept(self):
         from quern import choice

@@ -280,12 +280,27 @@ static void store_part(lowering *l, frame *f, const parts *c, int i, value chunk
 #define WIDE_COLUMNS 256
 #define WIDE_BLOCK 1024
 #define WIDE_ROWS 8
+#define WIDE_OPS 64 /* of the rows of a turn together: more are text for the compiler, and registers */
+
+/* So many rows that as much is asked for at once as eight rows of one array are. */
+static int wide_rows(const loop *p)
+{
+    int arrays = 0, count = 0, rows = WIDE_ROWS;
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (!(x->axes & p->outer)) continue;
+        arrays += x->kind == TERM_ACCESS;
+        count += x->kind == TERM_OP;
+    }
+    while (rows > 2 && (rows * arrays > WIDE_ROWS || rows * count > WIDE_OPS)) rows /= 2;
+    return rows;
+}
 
 /* The rows `row`, row + 1 ... of one turn, joined two by two and then with what is carried. */
 static void wide_turn(const loop *p, lowering *l, frame *f, const lower_for *turns, const parts *c, const int *rows,
                       int row_count, value row, value others, int count, value *next)
 {
-    value parts[LOWER_ARRAYS][WIDE_ROWS], mask = 0;
+    value parts[LOWER_ARRAYS][WIDE_ROWS];
     frame *g = NULL;
     for (int k = 0; k < count; k++) {
         g = lower_frame(l, f, turns->body);
@@ -301,17 +316,13 @@ static void wide_turn(const loop *p, lowering *l, frame *f, const lower_for *tur
             if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
         lower_checks(l, g);
     }
-    mask = lower_mask(l, g);
     for (int i = 0; i < c->count; i++) {
         const term *x = &p->t->terms[c->folds[i]];
         for (int s = 1; s < count; s *= 2)
             for (int k = 0; k + s < count; k += 2 * s)
                 parts[i][k] = lower_combine(l, g, x->fold, parts[i][k], parts[i][k + s], x->n);
+        /* Columns beyond the end are carried too, and never stored. */
         next[i] = lower_combine(l, g, x->fold, turns->carried[i], parts[i][0], x->n);
-        if (!mask) continue;
-        tile_type type = tile_type_of(l->k, turns->carried[i]);
-        next[i] = lower_op(l, turns->body, OP_SELECT, type.elem, (value[]){mask, next[i], turns->carried[i]}, 3, 0);
-        tile_def(l->k, next[i])->flags |= F_ASSIGN;
     }
 }
 
@@ -322,7 +333,8 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     int64_t width = loop_width(l->extents[last], WIDE_BLOCK), blocks[SPACE_AXES], others = 1;
     for (int i = 0; i < kept_count; i++) blocks[i] = i == kept_count - 1 ? width : 1;
     for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
-    int64_t turns = (l->extents[tiled] + WIDE_ROWS - 1) / WIDE_ROWS * extents_product(l, rows, row_count - 1);
+    int at_once = wide_rows(p);
+    int64_t turns = (l->extents[tiled] + at_once - 1) / at_once * extents_product(l, rows, row_count - 1);
     /* Programs that run all at once, eight of 128 threads on a multiprocessor: of a few more half would wait. */
     c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 1);
     int chunk_param = lower_scalar(l, "chunks", c->part_count);
@@ -337,7 +349,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     f->dims[0] = width;
     frame_tile(f, last, 0, starts[kept_count - 1], true);
     for (int i = 0; i < c->count; i++) carried[i] = lower_broadcast(l, f, identity(p, l, b, c->folds[i]), 1);
-    value by = lower_scalar_value(l, l->phase, chunk_param), many = lower_integer(l, b, WIDE_ROWS);
+    value by = lower_scalar_value(l, l->phase, chunk_param), many = lower_integer(l, b, at_once);
     value extent = lower_extent(l, tiled);
     value whole = lower_op(l, b, OP_DIV, DT_I64, (value[]){extent, many}, 2, 0);
     value done = lower_op(l, b, OP_MUL, DT_I64, (value[]){whole, many}, 2, 0);
@@ -354,7 +366,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
         }
         value row = tail ? lower_op(l, loop.body, OP_ADD, DT_I64, (value[]){done, at}, 2, 0)
                          : lower_op(l, loop.body, OP_MUL, DT_I64, (value[]){at, many}, 2, 0);
-        wide_turn(p, l, f, &loop, c, rows, row_count, row, other, tail ? 1 : WIDE_ROWS, next);
+        wide_turn(p, l, f, &loop, c, rows, row_count, row, other, tail ? 1 : at_once, next);
         lower_for_end(l, b, &loop, next, results);
         memcpy(carried, results, sizeof(carried));
     }

@@ -60,6 +60,9 @@ static const char *const source =
     "tensor edged(float x[N][C][P]) { let y = pad(x, 1, 2, axis = 2); return y - mean(y, axis = {0, 2}); }\n"
     "tensor joint(float x[A][B], float y[A][B]) { return softmax(x + y, axis = 1); }\n"
     "tensor turned(float x[A][B][C]) { return permute(x, 2, 0, 1) * 2; }\n"
+    "tensor added(float x[A][B]) { return sum(x, axis = 0); }\n"
+    "tensor gelu_loss(float x[A][B], float g[A][B], float b[B]) { return sum(gelu(x + expand(b, A, B)) * g); }\n"
+    "tensor bias_slope(float x[A][B], float g[A][B], float b[B]) { return grad(gelu_loss, b)(x, g, b); }\n"
     "kernel whole_row(in float x[A][B], out float y[A][B]) launch (A)\n"
     "{\n"
     "    tile float v = x[program(0)][:];\n"
@@ -667,6 +670,18 @@ TEST(columns_are_scanned_many_rows_at_a_time)
     free(t);
 }
 
+/* Sums over columns ask for eight rows of one array at once, and for fewer of several: as much is on its way. What a row takes to
+ * compute is written down as often. Parts are joined by whole vectors, since their rows are as long as those of the array. */
+TEST(columns_ask_for_as_much_of_several_arrays)
+{
+    char *t = shown("added", (const char *[]){"A=8192", "B=1024"}, 2);
+    EXPECT(test_count(t, "load_f32x4_constant_if(") == 8 + 1 + 1 && !strstr(t, "else for"));
+    free(t);
+    t = shown("bias_slope", (const char *[]){"A=8192", "B=1024"}, 2);
+    EXPECT(test_count(t, "erf_f32(") == 4 + 1 && !strstr(t, "else for"));
+    free(t);
+}
+
 /* Pieces for all threads there are, where a program a line would leave the last ones alone. */
 TEST(results_of_cut_rows_go_by_pieces)
 {
@@ -810,14 +825,14 @@ TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_noth
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
           CASE(scans_stay_in_registers), CASE(scans_of_short_rows_stay_in_registers), CASE(on_devices_short_scans),
           CASE(on_devices_rows_beyond_the_chip), CASE(results_of_cut_rows_go_by_pieces),
-          CASE(columns_are_scanned_many_rows_at_a_time), CASE(transposes_are_turned_in_shared_memory),
-          CASE(a_channel_is_one_row), CASE(odd_planes_are_held), CASE(rows_are_cut_into_lines),
-          CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools), CASE(on_devices_norms_with_edges),
-          CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic), CASE(scans_are_one_kernel),
-          CASE(large_windows_are_folded_axis_by_axis), CASE(positions_are_not_kept_beside_a_row),
-          CASE(rows_of_words_beside_a_gain_are_shifted), CASE(columns_from_top_to_bottom),
-          CASE(scans_that_are_turned_or_late_are_one_kernel), CASE(gradients_of_long_rows_are_held),
-          CASE(on_devices_turned_scans), CASE(on_devices_middle_axes), CASE(on_devices_norms_with_gains),
-          CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across), CASE(on_devices_norms_of_channels),
-          CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing), CASE(on_devices_several_passes),
-          CASE(closed))
+          CASE(columns_are_scanned_many_rows_at_a_time), CASE(columns_ask_for_as_much_of_several_arrays),
+          CASE(transposes_are_turned_in_shared_memory), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
+          CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
+          CASE(on_devices_norms_with_edges), CASE(on_devices_large_windows), CASE(on_devices_scans_with_arithmetic),
+          CASE(scans_are_one_kernel), CASE(large_windows_are_folded_axis_by_axis),
+          CASE(positions_are_not_kept_beside_a_row), CASE(rows_of_words_beside_a_gain_are_shifted),
+          CASE(columns_from_top_to_bottom), CASE(scans_that_are_turned_or_late_are_one_kernel),
+          CASE(gradients_of_long_rows_are_held), CASE(on_devices_turned_scans), CASE(on_devices_middle_axes),
+          CASE(on_devices_norms_with_gains), CASE(on_devices_rows_anywhere), CASE(on_devices_rows_across),
+          CASE(on_devices_norms_of_channels), CASE(on_devices_permutations), CASE(on_devices_rows_of_nothing),
+          CASE(on_devices_several_passes), CASE(closed))

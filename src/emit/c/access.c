@@ -31,10 +31,12 @@ constraint constraint_of_axis(emitter *e, value start, int array, int axis)
     e->array_used[array] = true;
     constraint c = {.start = start, .kind = EXTENT_ARRAY, .number = array * 8 + axis};
     c.extent = arena_print(e->memory, "%s_extent%d", p->name, axis);
+    const tile_op *made =
+        p->extents[axis] ? tile_def(e->k, p->extents[axis]) : NULL; /* of scratch memory, by the head */
     number n;
-    if (p->extent_param[axis] >= 0) {
+    if (p->extent_param[axis] >= 0 || (made && made->code == OP_ARG)) {
         c.kind = EXTENT_PARAM;
-        c.number = p->extent_param[axis];
+        c.number = p->extent_param[axis] >= 0 ? p->extent_param[axis] : made->attr.index;
     } else if (p->extents[axis] && tile_is_constant(e->k, p->extents[axis], &n)) {
         c.kind = EXTENT_NUMBER;
         c.number = n.i;

@@ -1,0 +1,228 @@
+"""Cuts a functional FX graph into islands (island.py) that Quern computes, and leaves the rest to torch, node by node, each with its reason; what is
+left is called in torch's quicker way. In: a graph of AOTAutograd's, options, a report. Out: the same graph, whose islands are calls.
+"""
+
+import heapq
+import operator
+
+import torch
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from . import aten, island
+from .writer import Unsupported
+
+
+class _Support(OperatorSupportBase):
+    def __init__(self, gm, options):
+        self.options = options
+        self.reasons = {}
+        self.on_gpu = any(v.is_cuda for n in gm.graph.nodes for v in island.tensors_of(n))
+
+    def is_node_supported(self, submodules, node):
+        if node.op != "call_function":
+            return False
+        if node not in self.reasons:
+            name = str(node.target)
+            left = any(word in (name, name.partition(".")[2].rpartition(".")[0], name.partition(".")[2]) for word in self.options["leave"])
+            on_host = self.on_gpu and any(not v.is_cuda for v in island.tensors_of(node))
+            reason = "asked for" if left else "on the host, in a program of a GPU" if on_host else None
+            self.reasons[node] = reason or island.reason_against(node, self.options["product_limit"])
+        return self.reasons[node] is None
+
+
+def _order(graph):
+    return {node: i for i, node in enumerate(graph.nodes)}
+
+
+def _edges(nodes):
+    """Inputs and results of a set of nodes: results are what somebody outside needs, views followed to what they show."""
+    inside = set(nodes)
+    inputs, results = [], []
+    for node in nodes:
+        for x in node.all_input_nodes:
+            if x not in inside and x not in inputs:
+                inputs.append(x)
+    for node in nodes:
+        if any(user not in inside for user in node.users):
+            base = _base(node, inside)
+            if base in inside and base not in results:
+                results.append(base)
+    return inputs, results
+
+
+def _base(node, inside):
+    """What a view shows, as far as it lies inside; a value itself. Several results: the item."""
+    while node in inside and island.is_view(node):
+        source = node.all_input_nodes[0]
+        if node.target is operator.getitem and not island.is_view(source):
+            break
+        node = source
+    return node
+
+
+def _fits(nodes):
+    inputs, results = _edges(nodes)
+    return len(inputs) + len(results) <= island.MOST_VALUES and len(results) <= island.MOST_RESULTS
+
+
+def _pieces(nodes):
+    """In order, as few as can be that a tensor function can have as parameters."""
+    if _fits(nodes) or len(nodes) == 1:
+        return [nodes]
+    half = len(nodes) // 2
+    while half > 1 and nodes[half].target is operator.getitem:
+        half -= 1
+    return _pieces(nodes[:half]) + _pieces(nodes[half:])
+
+
+def _work(nodes):
+    return sum(1 for n in nodes if not island.is_view(n) and n.target not in _FREE)
+
+
+_FREE = set(
+    aten.first(
+        dict.fromkeys(
+            "full full_like zeros_like ones_like scalar_tensor arange arange.start_step clone empty.memory_format empty_permuted empty_like empty_strided new_empty new_empty_strided".split()
+        )
+    )
+)
+
+
+def _trim(nodes):
+    """Without views at the edges: those of inputs that nobody inside needs, and those that only the outside needs."""
+    nodes = list(nodes)
+    while True:
+        inside = set(nodes)
+        kept = [
+            n
+            for n in nodes
+            if any(u in inside for u in n.users) or not (island.is_view(n) and n.target is not operator.getitem)
+        ]
+        kept = [n for n in kept if n.target is not operator.getitem or n.all_input_nodes[0] in inside]
+        if len(kept) == len(nodes):
+            return nodes
+        nodes = kept
+
+
+def cut(gm, options, report):
+    """Replaces what Quern can compute by calls of islands."""
+    support = _Support(gm, options)
+    partitioner = CapabilityBasedPartitioner(gm, support, allows_single_node_partition=True)
+    order = _order(gm.graph)
+    made = []
+    for partition in partitioner.propose_partitions():
+        places = {}  # what has nothing to do with each other can be in one partition, on two devices
+        for node in sorted(partition.nodes, key=order.__getitem__):
+            places.setdefault(next((v.device for v in island.tensors_of(node)), None), []).append(node)
+        for piece in (piece for nodes in places.values() for piece in _pieces(_trim(nodes))):
+            piece = _trim(piece)
+            if _work(piece) < options["smallest_island"]:
+                report.left(piece, f"fewer than {options['smallest_island']} computing operators together")
+                continue
+            made.append(piece)
+    for number, piece in enumerate(made):
+        _replace(gm, piece, f"island{number}", options, report)
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and support.reasons.get(node) is not None:
+            report.left([node], support.reasons[node])
+    _sort(gm.graph)
+    gm.graph.eliminate_dead_code()
+    gm.graph.lint()
+    gm.recompile()
+
+
+def _replace(gm, nodes, name, options, report):
+    inputs, results = _edges(nodes)
+    if not results:
+        return
+    try:
+        if not any(island.is_tensor(x) for x in inputs):
+            if inputs or any(u.op == "output" for x in results for u in x.users):
+                raise Unsupported("no tensor comes in")  # its numbers change, or each call must give a fresh one
+            made = island.Constant(name, nodes, results)
+            report.constants.append(made)
+        else:
+            made = island.Island(name, inputs, nodes, results, options["strict"], options["product_limit"])
+            report.islands.append(made)
+    except Unsupported as reason:
+        report.left(nodes, str(reason))
+        return
+    inside, graph = set(nodes), gm.graph
+    with graph.inserting_before(nodes[-1]):  # _sort has the last word
+        call = graph.call_function(made, tuple(inputs))
+        call.meta["val"] = tuple(x.meta["val"] for x in results) if len(results) > 1 else results[0].meta["val"]
+        places = {}
+        for i, x in enumerate(results):
+            if len(results) == 1:
+                places[x] = call
+            else:
+                places[x] = graph.call_function(operator.getitem, (call, i))
+                places[x].meta["val"] = x.meta["val"]
+        # Views that the outside needs, of results and of inputs.
+        for node in nodes:
+            if node in places or not any(u not in inside for u in node.users):
+                continue
+            _rebuild(graph, node, places, inside)
+    for node, place in places.items():
+        node.replace_all_uses_with(place, delete_user_cb=lambda user: user not in inside)
+    for node in reversed(nodes):
+        if not node.users:
+            graph.erase_node(node)
+
+
+def _rebuild(graph, node, places, inside):
+    if node in places or node not in inside:
+        return places.get(node, node)
+    for x in node.all_input_nodes:
+        _rebuild(graph, x, places, inside)
+    places[node] = graph.node_copy(node, lambda x: places.get(x, x))
+    return places[node]
+
+
+def _sort(graph):
+    """Every node behind what it needs, otherwise in the order that it has. What draws random numbers keeps its order, unless an island
+    stands on both sides of it."""
+    nodes = list(graph.nodes)
+    for chained in (True, False):
+        place, before, users, last = _order(graph), {n: set(n.all_input_nodes) for n in nodes}, {n: list(n.users) for n in nodes}, None
+        for n in nodes:
+            if chained and n.op == "call_function" and any(word in str(n.target) for word in aten.RANDOM):
+                if last is not None and last not in before[n]:
+                    before[n].add(last)
+                    users[last].append(n)
+                last = n
+        ready = [place[n] for n in nodes if not before[n]]
+        heapq.heapify(ready)
+        found = []
+        while ready:
+            n = nodes[heapq.heappop(ready)]
+            found.append(n)
+            for user in users[n]:
+                before[user].discard(n)
+                if not before[user]:
+                    heapq.heappush(ready, place[user])
+        if len(found) == len(nodes):
+            break
+    for n in found:
+        if n.op != "output":
+            graph.output_node().prepend(n)
+
+
+# ---- what torch keeps ----
+
+# Operators whose function in torch's Python is the same and cheaper to call than the overload: half the time of a small one.
+_FUNCTIONS = """mm bmm addmm baddbmm convolution embedding cat relu sigmoid tanh exp log neg add mul sub div where _softmax
+    _log_softmax native_layer_norm native_group_norm native_dropout cumsum gather select index_select rsqrt sqrt erf""".split()
+_METHODS = "view permute expand transpose t unsqueeze squeeze clone contiguous".split()
+
+
+def quicken(gm):
+    for node in gm.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
+            continue
+        name = node.target._schema.name.partition("::")[2]
+        if name in _FUNCTIONS:
+            node.target = getattr(torch, name)
+        elif name in _METHODS and not node.kwargs:
+            node.op, node.target = "call_method", name
