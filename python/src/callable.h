@@ -22,6 +22,7 @@ typedef struct entry {
     char *key;
     int key_bytes;
     bool busy; /* a thread is in it with the GIL released */
+    bool slow; /* the last run took long, or there was none: the next one is a job, which Ctrl-C leaves */
     qn_call *call;
     char device[16];
     qn_stream *stream;       /* NULL: on the host */
@@ -29,7 +30,7 @@ typedef struct entry {
     int array_count;
     output_recipe recipes[MOST_ARRAYS]; /* by array; without a function: the caller gives it */
     PyObject *scratch;                  /* or NULL */
-    PyObject *held;                     /* while its first launch runs: what it works on */
+    PyObject *held;                     /* while a job runs it: what it works on */
 } entry;
 
 typedef struct callable {

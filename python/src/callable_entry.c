@@ -2,7 +2,7 @@
  * Prepared calls. In: a binding. Out: the results. The first call of a signature asks for the shapes of results, has the
  * framework make them, compiles (as a job, so that Ctrl-C works) and launches; every later one finds its entry by the key,
  * gives it the new addresses and launches: on the stream of the producer without waiting, or on the host with the GIL
- * released.
+ * released, as a job again where that takes long.
  * SPDX-License-Identifier: MIT
  */
 #include "callable.h"
@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define SLOW_SECONDS 0.05
 
 /* ---- streams of the frameworks, wrapped once each and kept ---- */
 
@@ -84,12 +87,6 @@ static void keep(callable *self, entry *e)
     entry_free(old);
 }
 
-static PyObject *raised(qn_status status, const qn_error *error)
-{
-    (void)status;
-    return raise_error(error);
-}
-
 static bool set_array(qn_call *call, const char *name, const view *v)
 {
     qn_error error;
@@ -139,24 +136,72 @@ static PyObject *results(binding *b, PyObject **objects)
     return tuple;
 }
 
-/* On the stream of the producer; where that is not known it is waited for. */
-static qn_status launch(entry *e, const binding *b, qn_error *error)
-{
-    qn_status status = qn_call_launch(e->call, e->stream, error);
-    if (status != QN_OK || !b->waits) return status;
-    e->busy = true;
-    Py_BEGIN_ALLOW_THREADS status = qn_stream_wait(e->stream, error);
-    Py_END_ALLOW_THREADS e->busy = false;
-    return status;
-}
-
-/* ---- the first launch ---- */
+/* ---- running ---- */
 
 static qn_status run_on_host(void *context, qn_error *error)
 {
     entry *e = context;
     return qn_call_run(e->call, e->device, error);
 }
+
+static qn_status wait_for_stream(void *context, qn_error *error)
+{
+    entry *e = context;
+    return qn_stream_wait(e->stream, error);
+}
+
+/* Everything that a job which nobody waits for any more works on. */
+static PyObject *hold(const binding *b, PyObject **objects)
+{
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && i < b->array_count; i++) {
+        PyObject *each = objects[i] ? objects[i] : b->values[b->params[i]];
+        if (each) PyList_Append(list, each);
+    }
+    if (list) PyList_Append(list, (PyObject *)b->self); /* whose entry it is */
+    return list;
+}
+
+static void end_run(void *context)
+{
+    entry *e = context;
+    PyObject *held = e->held; /* the last reference to the entry's owner may be in it */
+    e->busy = false;
+    e->held = NULL;
+    Py_XDECREF(held);
+}
+
+/* Runs or waits, with the GIL released. False: an exception is set, and where that is Ctrl-C, it goes on without us. */
+static bool run(entry *e, const binding *b, PyObject **objects, job_function *function)
+{
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    e->busy = true;
+    if (e->slow) {
+        e->held = hold(b, objects);
+        if (!job_run(NULL, function, e, end_run)) return false;
+        end_run(e);
+    } else {
+        qn_error error;
+        qn_status status;
+        Py_BEGIN_ALLOW_THREADS status = function(e, &error);
+        Py_END_ALLOW_THREADS e->busy = false;
+        if (status != QN_OK) return raise_error(&error), false;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    e->slow = end.tv_sec - start.tv_sec + (double)(end.tv_nsec - start.tv_nsec) * 1e-9 > SLOW_SECONDS;
+    return true;
+}
+
+/* On the stream of the producer; where that is not known it is waited for. */
+static bool launch(entry *e, const binding *b, PyObject **objects)
+{
+    qn_error error;
+    if (qn_call_launch(e->call, e->stream, &error) != QN_OK) return raise_error(&error), false;
+    return !b->waits || run(e, b, objects, wait_for_stream);
+}
+
+/* ---- the first launch ---- */
 
 static qn_status prepare_on_device(void *context, qn_error *error)
 {
@@ -234,17 +279,6 @@ static bool give_scratch(entry *e, const binding *b)
     return false;
 }
 
-/* Everything that a job which nobody waits for any more works on. */
-static PyObject *hold(const binding *b, PyObject **objects)
-{
-    PyObject *list = PyList_New(0);
-    for (int i = 0; list && i < b->array_count; i++) {
-        PyObject *each = objects[i] ? objects[i] : b->values[b->params[i]];
-        if (each) PyList_Append(list, each);
-    }
-    return list;
-}
-
 /* An entry with everything compiled; on the host that takes a run. Results are in objects[] (new references), their views
  * in the binding. */
 static entry *entry_ready(binding *b, PyObject **objects)
@@ -261,6 +295,7 @@ static entry *entry_ready(binding *b, PyObject **objects)
     e->held = hold(b, objects);
     if (!job_run(b->self->name, b->on_device ? prepare_on_device : run_on_host, e, abandon)) return NULL;
     Py_CLEAR(e->held);
+    e->slow = true;
     if (!b->on_device || give_scratch(e, b)) return e;
     entry_free(e);
     return NULL;
@@ -269,18 +304,11 @@ static entry *entry_ready(binding *b, PyObject **objects)
 PyObject *entry_first(binding *b)
 {
     PyObject *objects[MOST_ARRAYS] = {0};
-    qn_error error;
     entry *e = entry_ready(b, objects);
-    bool good = e != NULL;
-    if (good && b->on_device && launch(e, b, &error) != QN_OK) {
-        raise_error(&error);
-        entry_free(e);
-        good = false;
-    }
+    if (e) keep(b->self, e);
+    bool good = e && (!b->on_device || launch(e, b, objects));
     drop_outputs(b, objects, good);
-    if (!good) return NULL;
-    keep(b->self, e);
-    return results(b, objects);
+    return good ? results(b, objects) : NULL;
 }
 
 bool entry_prepare(binding *b)
@@ -305,16 +333,13 @@ PyObject *entry_again(entry *e, binding *b)
         return NULL;
     }
     for (int i = 0; i < b->array_count; i++) addresses[i] = b->views[i].data;
-    qn_status status = qn_call_move(e->call, e->params, addresses, b->array_count, &error);
-    if (status == QN_OK && e->stream) {
-        status = launch(e, b, &error);
-    } else if (status == QN_OK) {
-        e->busy = true;
-        Py_BEGIN_ALLOW_THREADS status = qn_call_run(e->call, e->device, &error);
-        Py_END_ALLOW_THREADS e->busy = false;
-    }
-    drop_outputs(b, objects, status == QN_OK);
-    if (status != QN_OK) return raised(status, &error);
+    bool good = qn_call_move(e->call, e->params, addresses, b->array_count, &error) == QN_OK;
+    if (!good)
+        raise_error(&error);
+    else
+        good = e->stream ? launch(e, b, objects) : run(e, b, objects, run_on_host);
+    drop_outputs(b, objects, good);
+    if (!good) return NULL;
     return results(b, objects);
 }
 

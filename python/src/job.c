@@ -48,7 +48,7 @@ static void *work(void *user)
 
 static void tell(const char *what, int *told, int64_t waited_ms)
 {
-    if (*told || waited_ms < 1000) return;
+    if (*told || !what || waited_ms < 1000) return;
     *told = 1;
     fprintf(stderr, "quern: %s is being compiled (QUERN_LOG=compile tells more)\n", what);
 }

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 PyObject *error_type, *call_error, *source_error, *device_error, *finding_error;
@@ -156,26 +157,54 @@ static PyObject *load(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS return status == QN_OK ? module_new(module, false) : raise_error(&error);
 }
 
+typedef struct cuda_request {
+    const char *text, *flags[64];
+    qn_cuda_options options;
+    PyObject *held; /* the arguments, which have the words */
+    qn_module *module;
+} cuda_request;
+
+static qn_status compile_cuda(void *user, qn_error *error)
+{
+    cuda_request *r = user;
+    return qn_compile_cuda(context, r->text, &r->options, &r->module, error);
+}
+
+static void cuda_request_free(void *user)
+{
+    cuda_request *r = user;
+    qn_module_free(r->module);
+    Py_XDECREF(r->held);
+    free(r);
+}
+
 /* cuda(name, text, flags): a module of CUDA text. */
 static PyObject *cuda(PyObject *self, PyObject *args)
 {
-    const char *name, *text, *flags[64];
     PyObject *list;
-    qn_module *module = NULL;
-    qn_error error;
-    qn_status status;
     (void)self;
-    if (!PyArg_ParseTuple(args, "ssO", &name, &text, &list) || !the_context()) return NULL;
-    qn_cuda_options options = {.name = name, .flags = flags};
-    for (Py_ssize_t i = 0; i < PySequence_Size(list) && i < 64; i++) {
+    if (!the_context()) return NULL;
+    cuda_request *r = calloc(1, sizeof(*r));
+    if (!r) return PyErr_NoMemory();
+    r->held = Py_NewRef(args);
+    r->options.flags = r->flags;
+    bool good = PyArg_ParseTuple(args, "ssO", &r->options.name, &r->text, &list);
+    for (Py_ssize_t i = 0; good && i < PySequence_Size(list) && i < 64; i++) {
         PyObject *each = PySequence_GetItem(list, i);
-        flags[i] = each ? PyUnicode_AsUTF8AndSize(each, NULL) : NULL;
+        r->flags[i] = each ? PyUnicode_AsUTF8AndSize(each, NULL) : NULL;
         Py_XDECREF(each); /* the list keeps it */
-        if (!flags[i]) return NULL;
-        options.flag_count = (int)i + 1;
+        good = r->flags[i] != NULL;
+        r->options.flag_count = (int)i + 1;
     }
-    Py_BEGIN_ALLOW_THREADS status = qn_compile_cuda(context, text, &options, &module, &error);
-    Py_END_ALLOW_THREADS return status == QN_OK ? module_new(module, true) : raise_error(&error);
+    if (!good) {
+        cuda_request_free(r);
+        return NULL;
+    }
+    if (!job_run(r->options.name, compile_cuda, r, cuda_request_free)) return NULL;
+    PyObject *made = module_new(r->module, true);
+    r->module = NULL;
+    cuda_request_free(r);
+    return made;
 }
 
 static PyObject *devices(PyObject *self, PyObject *none)

@@ -129,7 +129,7 @@ PyObject *output_bytes(const view *like, int64_t size_bytes, view *v);
 typedef qn_status job_function(void *context, qn_error *error);
 /* Runs it without the GIL on a thread of its own while this one waits and listens to signals. Ctrl-C: KeyboardInterrupt at
  * once; the work goes on until it ends by itself, then `abandon` (with the GIL) frees the context. `what`: for the line
- * that is told after a second. */
+ * that is told after a second that it compiles; NULL: none. */
 bool job_run(const char *what, job_function *function, void *context, void (*abandon)(void *context));
 
 /* ---- callable.c, callable_entry.c ---- */

@@ -43,6 +43,58 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 print(list(memoryview(q.slow(x))))
 """
 
+LEFT = """
+import array, gc, signal, time, quern
+q = quern.compile("kernel turns(in float x[n], out float y[n], int times) launch (1) { tile float v = x[:]; for (int i = 0; i < times; i++) { v = v * 0.5 + 1; } y[:] = v; }")
+x = array.array("f", range(1000))
+def handler(*ignored):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, handler)
+times, took = 50000, 0
+while took < 0.3:
+    times *= 2
+    q.turns(x, times=times)
+    start = time.perf_counter()
+    q.turns(x, times=times)
+    took = time.perf_counter() - start
+signal.setitimer(signal.ITIMER_REAL, took / 8)
+start = time.perf_counter()
+try:
+    q.turns(x, times=times)
+    print("not interrupted")
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - start < took * 0.75)
+signal.setitimer(signal.ITIMER_REAL, 0)
+one = q.turns
+del q
+gc.collect()
+print(list(memoryview(one(x, times=1)))[:3])
+del one, x
+gc.collect()
+time.sleep(took)  # what was left ends, and frees what it had
+print("ended")
+"""
+
+LONG_TEXT = """
+import signal, time, quern
+def handler(*ignored):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, handler)
+body = "".join("v = v * %d.5f + x[%d];" % (i % 7, i % 32) for i in range(30000))
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+start = time.perf_counter()
+try:
+    quern.cuda('extern "C" __global__ void f(float *x) { float v = x[threadIdx.x]; ' + body + ' x[threadIdx.x] = v; }')
+    print("compiled", time.perf_counter() - start)
+except KeyboardInterrupt:
+    print("interrupted", time.perf_counter() - start < 1.0)
+"""
+
+LOGGED = """
+import array, quern
+quern.compile("kernel thrice(in float x[n], out float y[n]) launch (1) { y[:] = x[:] * 3; }").thrice(array.array("f", [1, 2]))
+"""
+
 DLPACK = """
 import numpy, quern
 class Only:
@@ -149,6 +201,25 @@ class Waiting(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout.splitlines(), ["interrupted True True", "[3.0, 6.0]"])  # and other threads went on meanwhile
         self.assertIn("quern: slow is being compiled", result.stderr)
+
+    def test_interrupt_while_it_runs(self):
+        """A call like one that took long is left at once; what runs it ends by itself, and what it works on lives as long."""
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(LEFT, QUERN_CACHE=folder)
+        self.assertEqual((result.returncode, result.stdout.splitlines()), (0, ["interrupted True", "[1.0, 1.5, 2.0]", "ended"]), result.stderr)
+
+    def test_interrupt_of_cuda_text(self):
+        """Text that NVRTC, or the compiler of the device that stands for a GPU, takes seconds for."""
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(LONG_TEXT, QUERN_CACHE=folder)
+        self.assertEqual((result.returncode, result.stdout), (0, "interrupted True\n"), result.stderr)
+
+    def test_log(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = run(LOGGED, QUERN_CACHE=folder, QUERN_LOG="compile")
+            wrong = run(LOGGED, QUERN_CACHE=folder, QUERN_LOG="compiled")
+        self.assertRegex(told.stderr, r"compile: .*thrice.* for cpu.* ms")
+        self.assertIn("QUERN_LOG has no `compiled`", wrong.stderr)
 
     @needs_numpy
     def test_dlpack(self):

@@ -280,7 +280,8 @@ static void store_part(lowering *l, frame *f, const parts *c, int i, value chunk
 #define WIDE_COLUMNS 256
 #define WIDE_BLOCK 1024
 #define WIDE_ROWS 8
-#define WIDE_OPS 64 /* of the rows of a turn together: more are text for the compiler, and registers */
+#define WIDE_OPS 48     /* of the rows of a turn together: more are text for the compiler, and registers */
+#define WIDE_FUNCTION 8 /* ops of a costly function */
 
 /* So many rows that as much is asked for at once as eight rows of one array are. */
 static int wide_rows(const loop *p)
@@ -290,7 +291,7 @@ static int wide_rows(const loop *p)
         const term *x = &p->t->terms[i];
         if (!(x->axes & p->outer)) continue;
         arrays += x->kind == TERM_ACCESS;
-        count += x->kind == TERM_OP;
+        if (x->kind == TERM_OP) count += ops[x->op].costly ? WIDE_FUNCTION : 1;
     }
     while (rows > 2 && (rows * arrays > WIDE_ROWS || rows * count > WIDE_OPS)) rows /= 2;
     return rows;
