@@ -29,9 +29,10 @@ enum {
     BESIDE_WIDE_REGISTERS = 152,
     ALONE_WIDE_REGISTERS = 128, /* the same of one group */
     BESIDE_ALONE_REGISTERS = 240,
-    MOST_LAG = 3, /* steps of copies that a gathering thread has on their way beside the last */
-    RUN = 8,      /* rows of tiles that take turns over all columns: what they read stays in the cache */
-    NEAR = 4,     /* elements between columns that are still stored by row */
+    MOST_LAG = 3,    /* steps of copies that a gathering thread has on their way beside the last */
+    RUN = 8,         /* rows of tiles that take turns over all columns: what they read stays in the cache */
+    MOST_RUN = 1024, /* a wish for more is one for all: times a launch's columns it stays a number of 32 bits */
+    NEAR = 4,        /* elements between columns that are still stored by row */
     CHUNK_COLUMNS = 64,
     WARP_ROWS = 16,
     BLOCK_OVERHEAD_BYTES = 1024, /* of shared memory, that the system takes */
@@ -106,7 +107,7 @@ static bool choose_tile(fed_work *w)
         return fed_refuse(w, "its tile has more sums than two groups have registers for");
     c->tile[0] = (int)rows;
     c->tile[1] = (int)columns;
-    c->order = s->kernel->knobs[KNOB_GROUP] ? s->kernel->knobs[KNOB_GROUP] : RUN;
+    c->order = s->kernel->knobs[KNOB_GROUP] ? MINIMUM(s->kernel->knobs[KNOB_GROUP], MOST_RUN) : RUN;
     return true;
 }
 

@@ -97,6 +97,11 @@ TEST(what_cannot_be_is_told)
     refused("tile=64x64x64", "tile=128x64x64", "the tile is the kernel's own");
     refused("along k", "along rows", "the other lines follow");
     refused("launch of phase 0: fed", "launch of phase 0: sideways", "cannot be: `launch of phase 0: sideways");
+    refused("order=8", "order=-1", "cannot be: `launch of phase 0: fed tile=64x64x64 stages=5 groups=1 order=-1");
+    refused("order=8", "order=2147483647", "cannot be: `launch of phase 0");
+    refused("order=8", "order=99999999999999999999", "cannot be: `launch of phase 0");
+    refused("order=8", "order=5000",
+            "what can be is `launch of phase 0: fed tile=64x64x64 stages=5 groups=1 order=1024");
     EXPECT(run("cpu", c) == QN_BAD_CALL && strstr(error.message, "the device cpu follows none"));
     EXPECT(qn_schedule_use(context, "room a\nschedule product\n", &error) &&
            strstr(error.message, "line 1 is of no schedule"));
