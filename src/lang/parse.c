@@ -64,6 +64,13 @@ static void parse_axes_of(parser *p, ast *param)
             if (!parser_is(p, "[")) return;
             continue;
         }
+        for (bool told = false; parser_is(p, ","); told = true) { /* `x[n, m]` is read as it was meant */
+            if (!told)
+                diagnose(p->d, E110, p->now.at, "write `x[n][m]`, one bracket for each axis",
+                         "a bracket holds one axis");
+            parser_advance(p);
+            parser_push(p, &param->list, parse_expression(p));
+        }
         parser_expect(p, "]", NULL);
     }
     if (param->list.count > ARRAY_RANK)

@@ -96,7 +96,7 @@ void parser_unexpected(parser *p, const char *expected, const char *advice)
     if (!habit && !advice && parser_is(p, "[") && !strcmp(expected, "an expression"))
         advice = "there are no lists: tensors are arguments, `concat(a, b, axis = 0)`, axes a set, `axis = {0, 1}`";
     if (!habit && !advice && (parser_is(p, "*") || parser_is(p, "&")) && !strcmp(expected, "an expression"))
-        advice = "there are no pointers: an element is `x[i]`, an array goes by its name";
+        advice = "there are no pointers: an element is `x[i]`, as in `atomic_add(y[i], v)`; an array goes by its name";
     if (!habit && !advice && parser_is(p, "<<") && !strcmp(expected, "`(`"))
         advice = "a launch counts programs, their threads are the compiler's: `launch (cdiv(n, BLOCK))`";
     if (!habit && !advice && parser_is(p, "tile") && !strcmp(expected, "an expression"))

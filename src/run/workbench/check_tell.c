@@ -97,11 +97,10 @@ static void note_refusal(checker *c, const check_case *at, const qn_error *error
     }
     bool tensor = c->entry->item && c->entry->item->kind == AST_TENSOR && !at->empty;
     if (!tensor || c->misfit.length || error->code == E510) return;
-    text_print(
-        &c->misfit,
-        "%s on ref with %s:\n%s  extents that must agree have one name; what else must hold is said by `assume`, as "
-        "`assume(D %% 4 == 0);`\n",
-        c->entry->name, *where ? where : "no settings", error->message);
+    text_print(&c->misfit, "%s on ref with %s:\n%s", c->entry->name, *where ? where : "no settings", error->message);
+    if (error->code == E301 || error->code == E318) return; /* at no sizes */
+    text_add(&c->misfit, "  extents that must agree have one name; what else must hold is said by `assume`, as "
+                         "`assume(D % 4 == 0);`\n");
 }
 
 void checker_skip(checker *c, const check_case *at, const qn_error *error)
