@@ -177,6 +177,30 @@ TEST(roofs)
 }
 
 /* Nothing is shown above 100 % of what was measured without a word why. */
+/* The name of a slope makes way for a dot that lies where it would begin. */
+TEST(names_lie_beside_dots)
+{
+    const roof roofs[] = {{"copy", 100, true, false}, {"multiply-add f32", 1000, false, false}};
+    double places[2][2], dot[2];
+    for (int on = 0; on < 2; on++) {
+        /* at 0.1 operations a byte and the bandwidth, or far below it */
+        const roof_dot d = {.name = "k",
+                            .flops = 1e6,
+                            .bytes = 1e7,
+                            .time_ns = on ? 1e5 : 1e7,
+                            .share = NAN,
+                            .roof_share = NAN,
+                            .kernel = -1};
+        text out = {0};
+        roofline_draw("cpu", roofs, COUNT(roofs), &d, 1, &out);
+        const char *name = strstr(text_get(&out), "roof-name\" transform"), *circle = strstr(text_get(&out), "<circle");
+        EXPECT(name && sscanf(name, "roof-name\" transform=\"translate(%lf %lf)", &places[on][0], &places[on][1]) == 2);
+        EXPECT(circle && sscanf(circle, "<circle class=\"dot\" cx=\"%lf\" cy=\"%lf\"", &dot[0], &dot[1]) == 2);
+        text_free(&out);
+    }
+    EXPECT(fabs(places[1][0] - places[0][0]) > 20 && places[1][0] > dot[0]);
+}
+
 TEST(shares_above_the_limit)
 {
     static const char *const limits[] = {"memory", "compute", "tensor cores", "copy", "read", "fma"};
@@ -457,6 +481,7 @@ int main(int argc, char **argv)
                                CASE(shortest_are_left_out),
                                CASE(memory),
                                CASE(roofs),
+                               CASE(names_lie_beside_dots),
                                CASE(shares_above_the_limit),
                                CASE(hostile_names),
                                CASE(nothing_recorded),

@@ -20,10 +20,62 @@ static bool is_drawn(const roof_dot *d)
     return d->flops > 0 && d->bytes > 0 && d->time_ns > 0;
 }
 
+/* ---- places ---- */
+
+typedef struct area {
+    double left, right, top, bottom;
+} area;
+
+static area area_of(const plot *p, const roof_dot *d)
+{
+    double x = plot_x(p, d->flops / d->bytes), y = plot_y(p, rate_of(d));
+    double radius = isfinite(d->share) ? 3.5 + 14 * sqrt(d->share) : 5;
+    return (area){x - radius, x + radius, y - radius, y + radius};
+}
+
+/* What lies on the picture already: dots (of what is not drawn: empty), and pieces of names. */
+typedef struct layout {
+    area *dots;
+    int dot_count, name_count;
+    area names[96];
+} layout;
+
+static bool meet(const area *a, const area *b)
+{
+    return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
+}
+
+/* On a dot other than this one, or on a name. */
+static bool is_taken(const layout *l, const area *own, int but)
+{
+    for (int i = 0; i < l->name_count; i++)
+        if (meet(own, &l->names[i])) return true;
+    for (int i = 0; i < l->dot_count; i++)
+        if (i != but && l->dots[i].right > l->dots[i].left && meet(own, &l->dots[i])) return true;
+    return false;
+}
+
+static void take(layout *l, const area *own)
+{
+    if (l->name_count < COUNT(l->names)) l->names[l->name_count++] = *own;
+}
+
 /* ---- roofs ---- */
 
+/* A name along a slope, which begins at (x, y), in pieces; false: one of them lies on something. */
+static bool along_slope(layout *l, double x, double y, double angle, double length, bool taken)
+{
+    for (double at = 0; at <= length; at += 12) {
+        double middle_x = x + at * cos(angle), middle_y = y + at * sin(angle) - 4;
+        area piece = {middle_x - 6, middle_x + 6, middle_y - 6, middle_y + 6};
+        if (taken) take(l, &piece);
+        if (!taken && is_taken(l, &piece, -1)) return false;
+    }
+    return true;
+}
+
 /* The slope of one memory, up to the highest peak. */
-static void put_slope(const plot *p, const roof *r, double peak, bool highest)
+static void put_slope(const plot *p, const roof *r, double peak, bool highest, layout *l)
 {
     double knee = peak / r->value, from_x = p->x_low, from_y = r->value * p->x_low;
     if (from_y < p->y_low) {
@@ -34,10 +86,18 @@ static void put_slope(const plot *p, const roof *r, double peak, bool highest)
     if (x1 <= x0) return;
     text_print(p->out, "<path class=\"roof %s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", r->dashed ? "second" : "first", x0, y0,
                x1, y1);
-    /* The name runs along it: above the highest, below the others, which may be near it. */
-    double angle = atan2(y1 - y0, x1 - x0) * 180 / 3.14159265358979, at = r->dashed ? 0.4 : 0.08;
+    /* The name runs along it, above the highest, below the others, which may be near it, where no dot lies. */
+    double angle = atan2(y1 - y0, x1 - x0), usual = r->dashed ? 0.4 : 0.08, at = usual;
+    double length = 7.2 * (double)(strlen(r->name) + strlen(" 1234 GB/s")), aside = highest ? -5 : 19;
+    for (int turn = 0; turn < 8; turn++) {
+        at = fmod(usual + 0.125 * turn, 1);
+        double x = x0 + at * (x1 - x0), y = y0 + at * (y1 - y0) + aside;
+        if (x + length * cos(angle) < x1 && along_slope(l, x, y, angle, length, false)) break;
+        at = usual;
+    }
+    along_slope(l, x0 + at * (x1 - x0), y0 + at * (y1 - y0) + aside, angle, length, true);
     text_print(p->out, "<text class=\"roof-name\" transform=\"translate(%.1f %.1f) rotate(%.1f)\">",
-               x0 + at * (x1 - x0), y0 + at * (y1 - y0) + (highest ? -5 : 19), angle);
+               x0 + at * (x1 - x0), y0 + at * (y1 - y0) + aside, angle * 180 / 3.14159265358979);
     html_print(p->out, "%s %.4g GB/s", r->name, r->value);
     text_add(p->out, "</text>\n");
 }
@@ -68,36 +128,17 @@ static void put_dot(const plot *p, const roof_dot *d, double x, double y, double
     text_add(p->out, "</title></circle>");
 }
 
-typedef struct area {
-    double left, right, top, bottom;
-} area;
-
-static area area_of(const plot *p, const roof_dot *d)
-{
-    double x = plot_x(p, d->flops / d->bytes), y = plot_y(p, rate_of(d));
-    double radius = isfinite(d->share) ? 3.5 + 14 * sqrt(d->share) : 5;
-    return (area){x - radius, x + radius, y - radius, y + radius};
-}
-
-static bool meet(const area *a, const area *b)
-{
-    return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
-}
-
 /* Beside its dot, on the right or on the left, where it lies on nothing; else it is left to the tip. */
-static void put_name(const plot *p, const roof_dot *d, int number, const area *dots, int count, area *labels,
-                     int *label_count, int most)
+static void put_name(const plot *p, const roof_dot *d, int number, layout *l)
 {
     double length = 7.2 * (double)strlen(d->name); /* as wide as a phone draws it, nearly */
-    double y = (dots[number].top + dots[number].bottom) / 2;
-    for (int side = 0; side < 2 && *label_count < most; side++) {
-        double from = side ? dots[number].left - 3 - length : dots[number].right + 3;
+    const area *dot = &l->dots[number];
+    double y = (dot->top + dot->bottom) / 2;
+    for (int side = 0; side < 2; side++) {
+        double from = side ? dot->left - 3 - length : dot->right + 3;
         area own = {from, from + length, y - 7, y + 7};
-        bool covered = own.left < p->left || own.right > p->left + p->width;
-        for (int i = 0; i < *label_count; i++) covered |= meet(&own, &labels[i]);
-        for (int i = 0; i < count; i++) covered |= i != number && dots[i].right > dots[i].left && meet(&own, &dots[i]);
-        if (covered) continue;
-        labels[(*label_count)++] = own;
+        if (own.left < p->left || own.right > p->left + p->width || is_taken(l, &own, number)) continue;
+        take(l, &own);
         text_print(p->out, "<text class=\"dot-name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">",
                    side ? own.right : own.left, y + 4, side ? "end" : "start");
         html_text(p->out, d->name);
@@ -106,19 +147,15 @@ static void put_name(const plot *p, const roof_dot *d, int number, const area *d
     }
 }
 
-static void put_dots(const plot *p, const roof_dot *dots, int count)
+static void put_dots(const plot *p, const roof_dot *dots, int count, layout *l)
 {
-    area labels[24], *areas = heap_array((size_t)count + 1, sizeof(*areas)); /* of what is not drawn: empty */
-    int label_count = 0;
     for (int i = 0; i < count; i++) {
-        if (!is_drawn(&dots[i])) continue;
-        areas[i] = area_of(p, &dots[i]);
-        put_dot(p, &dots[i], (areas[i].left + areas[i].right) / 2, (areas[i].top + areas[i].bottom) / 2,
-                (areas[i].right - areas[i].left) / 2);
+        const area *at = &l->dots[i];
+        if (is_drawn(&dots[i]))
+            put_dot(p, &dots[i], (at->left + at->right) / 2, (at->top + at->bottom) / 2, (at->right - at->left) / 2);
     }
     for (int i = 0; i < count; i++)
-        if (is_drawn(&dots[i])) put_name(p, &dots[i], i, areas, count, labels, &label_count, COUNT(labels));
-    heap_free(areas);
+        if (is_drawn(&dots[i])) put_name(p, &dots[i], i, l);
 }
 
 void roofline_draw(const char *device, const roof *roofs, int roof_count, const roof_dot *dots, int count, text *out)
@@ -150,11 +187,15 @@ void roofline_draw(const char *device, const roof *roofs, int roof_count, const 
     plot_open(&p, out, text_get(&title), 760, 420);
     text_free(&title);
     plot_axes(&p, "operations for each byte of memory (FLOP/byte)", "GFLOP/s");
+    layout l = {.dots = heap_array((size_t)count + 1, sizeof(area)), .dot_count = count};
+    for (int i = 0; i < count; i++)
+        if (is_drawn(&dots[i])) l.dots[i] = area_of(&p, &dots[i]);
     for (int i = 0; i < roof_count; i++) {
-        if (roofs[i].is_memory && peak > 0) put_slope(&p, &roofs[i], peak, roofs[i].value >= steepest);
+        if (roofs[i].is_memory && peak > 0) put_slope(&p, &roofs[i], peak, roofs[i].value >= steepest, &l);
         if (!roofs[i].is_memory && steepest > 0) put_flat(&p, &roofs[i], steepest);
     }
-    put_dots(&p, dots, count);
+    put_dots(&p, dots, count, &l);
+    heap_free(l.dots);
     plot_close(&p);
 }
 
