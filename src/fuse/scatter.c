@@ -7,8 +7,8 @@
  * element in lanes; on a GPU both in pieces of runs, so that one index that occurs a million times is no work for one
  * thread. Indices outside add nothing. Where every update is the same number its indices are counted; numbers that are added
  * to few places are added in bins, without sorting. A GATHER_ADD whose indices are the same for every row is a TAKE_ADD.
- * One update a place (the gradient of picking one class) needs no sorting: a selection by comparison, which fuses with
- * its neighbours.
+ * Few updates a line (the gradient of picking one class, the weights of two experts) need no sorting: selections by
+ * comparison, which fuse with their neighbours.
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/order.h"
@@ -22,6 +22,7 @@
 #define PART 16
 #define JOIN 64
 #define WIDE 128
+#define FEW_UPDATES 4
 
 /* ---- the graph ---- */
 
@@ -30,15 +31,29 @@ static node spread(graph *g, node x, const shape *to)
     return graph_expand(g, x, to);
 }
 
-/* base + (position along the axis == index ? update : nothing) */
-static node add_one(graph *g, const graph_node *n)
+static node slice_of(graph *g, node x, int axis, int64_t at)
 {
-    node base = n->inputs[0], index = graph_convert(g, n->inputs[1], DT_I64), updates = n->inputs[2];
+    shape s = graph_get(g, x)->shape;
+    int64_t start[GRAPH_RANK] = {0}, step[GRAPH_RANK];
+    for (int k = 0; k < s.rank; k++) step[k] = 1;
+    start[axis] = at;
+    s.extents[axis] = 1;
+    return graph_slice(g, x, start, step, &s);
+}
+
+/* base + (position along the axis == index ? update : nothing), for one update after the other */
+static node add_few(graph *g, const graph_node *n, int64_t count)
+{
+    node sum = n->inputs[0], all = graph_convert(g, n->inputs[1], DT_I64), updates = n->inputs[2];
     shape line = {.rank = n->shape.rank};
     for (int k = 0; k < line.rank; k++) line.extents[k] = k == n->attr.axis ? n->shape.extents[k] : 1;
     node positions = graph_reshape(g, graph_iota(g, n->shape.extents[n->attr.axis]), &line);
-    node here = graph_binary(g, OP_EQ, spread(g, positions, &n->shape), spread(g, index, &n->shape));
-    return graph_select(g, here, graph_binary(g, OP_ADD, base, spread(g, updates, &n->shape)), base);
+    for (int64_t i = 0; i < count; i++) {
+        node index = slice_of(g, all, n->attr.axis, i), update = slice_of(g, updates, n->attr.axis, i);
+        node here = graph_binary(g, OP_EQ, spread(g, positions, &n->shape), spread(g, index, &n->shape));
+        sum = graph_select(g, here, graph_binary(g, OP_ADD, sum, spread(g, update, &n->shape)), sum);
+    }
+    return sum;
 }
 
 /* Integers of rank 1 that do not fall: positions, what was taken in its own order, counts of what holds up to here. */
@@ -104,10 +119,10 @@ node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
     bool takes = of.code == GRAPH_TAKE_ADD;
     node made = takes && options->cuda_text ? fuse_bins_count(g, &of) : 0;
     if (!made && takes && options->cuda_text) made = fuse_bins_sum(g, &of);
-    if (options->c_text && !options->check_indices) made = fuse_add_c(g, &of);
-    if (!made && !takes && graph_get(g, of.inputs[1])->shape.extents[of.attr.axis] == 1) {
-        made = add_one(g, &of);
-    } else if (!made) {
+    int64_t each = graph_get(g, of.inputs[1])->shape.extents[takes ? 0 : of.attr.axis];
+    if (!takes && each > 0 && each <= FEW_UPDATES) made = add_few(g, &of, each);
+    if (!made && options->c_text && !options->check_indices) made = fuse_add_c(g, &of);
+    if (!made) {
         node index = of.inputs[1], order, sorted = 0;
         shape all = {1, {shape_count(&graph_get(g, index)->shape)}};
         if (takes) index = graph_reshape(g, index, &all);
