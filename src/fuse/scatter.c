@@ -44,7 +44,10 @@ static node slice_of(graph *g, node x, int axis, int64_t at)
 /* base + (position along the axis == index ? update : nothing), for one update after the other */
 static node add_few(graph *g, const graph_node *n, int64_t count)
 {
-    node sum = n->inputs[0], all = graph_convert(g, n->inputs[1], DT_I64), updates = n->inputs[2];
+    bool half = n->elem == DT_F16 || n->elem == DT_BF16; /* rounded once */
+    dtype elem = half ? DT_F32 : n->elem;
+    node sum = graph_convert(g, n->inputs[0], elem), all = graph_convert(g, n->inputs[1], DT_I64);
+    node updates = graph_convert(g, n->inputs[2], elem);
     shape line = {.rank = n->shape.rank};
     for (int k = 0; k < line.rank; k++) line.extents[k] = k == n->attr.axis ? n->shape.extents[k] : 1;
     node positions = graph_reshape(g, graph_iota(g, n->shape.extents[n->attr.axis]), &line);
@@ -53,7 +56,7 @@ static node add_few(graph *g, const graph_node *n, int64_t count)
         node here = graph_binary(g, OP_EQ, spread(g, positions, &n->shape), spread(g, index, &n->shape));
         sum = graph_select(g, here, graph_binary(g, OP_ADD, sum, spread(g, update, &n->shape)), sum);
     }
-    return sum;
+    return graph_convert(g, sum, n->elem);
 }
 
 /* Integers of rank 1 that do not fall: positions, what was taken in its own order, counts of what holds up to here. */

@@ -304,7 +304,7 @@ static void choose_roles(schedule *s)
     const sched_choice *c = &s->choice;
     bool by_warps = sched_warps_fill(s), several = c->groups > 1;
     int sums = c->tile[0] * c->tile[1] / (c->groups * GROUP_WARPS * 32);
-    bool wide = by_warps && sums <= MOST_SUMS / 2 && (several || s->apart);
+    bool wide = by_warps && sums <= MOST_SUMS / 2 && (several || s->product_count > 1);
     int warps = s->choice.groups * GROUP_WARPS, fill = wide ? WIDE_WARPS : several || by_warps ? GROUP_WARPS : 1;
     int multiply = MULTIPLY_REGISTERS, filling = FILL_REGISTERS;
     if (wide) {

@@ -269,6 +269,34 @@ TEST(copies_leave_two_stages)
     }
 }
 
+/* What the assembler makes of a product's text; false: there is none, which is said. */
+static bool assemble(const char *name, const char *const *settings, const char *symbol, cubin_usage *usage)
+{
+    static bool told;
+    nvrtc *n = nvrtc_new();
+    qn_error error;
+    if (nvrtc_ready(n, &error) != QN_OK) {
+        if (!told) printf("note: skipped what the assembler says: %s\n", error.message);
+        told = true;
+        nvrtc_free(n);
+        return false;
+    }
+    qn_show_options options = {.stage = "cuda", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
+    text source = {0};
+    nvrtc_output o = {0};
+    bool good = qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", name, &options, keep, &source, &error) == QN_OK &&
+                nvrtc_compile(n, text_get(&source), "gathers.cu", &(nvrtc_options){.arch = 90, .usage = true}, &o,
+                              &error) == QN_OK;
+    if (!good) printf("%s: %s\n", name, error.message);
+    EXPECT(good && cubin_read(o.cubin.data, o.cubin.length, symbol, usage));
+    EXPECT(!strstr(text_get(&o.log), "(C75"));
+    EXPECT(good && strstr(text_get(&o.ptx), "wgmma.mma_async"));
+    nvrtc_output_free(&o);
+    text_free(&source);
+    nvrtc_free(n);
+    return true;
+}
+
 /* Registers of the roles are handed over by hand: what does not fit is put into memory, and only the assembler tells. */
 TEST(the_assembler_is_content)
 {
@@ -280,34 +308,23 @@ TEST(the_assembler_is_content)
                  {"halves", "dot_reshape_phase0", "C=200", "O=256", 0},
                  {"last", "dot_permute_phase0", "C=200", "O=256", 0},
                  {"last", "dot_permute_phase0", "C=256", "O=256", 0}};
-    nvrtc *n = nvrtc_new();
-    qn_error error;
-    if (nvrtc_ready(n, &error) != QN_OK) {
-        printf("note: skipped the_assembler_is_content: %s\n", error.message);
-        nvrtc_free(n);
-        return;
-    }
     for (int i = 0; i < COUNT(texts); i++) {
         const char *settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", texts[i].channels, texts[i].outputs};
-        qn_show_options options = {.stage = "cuda", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
-        text source = {0};
-        nvrtc_output o = {0};
         cubin_usage usage = {0};
-        bool good = qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", texts[i].name, &options, keep, &source,
-                            &error) == QN_OK &&
-                    nvrtc_compile(n, text_get(&source), "gathers.cu", &(nvrtc_options){.arch = 90, .usage = true}, &o,
-                                  &error) == QN_OK;
-        if (!good) printf("%s: %s\n", texts[i].name, error.message);
-        EXPECT(good && cubin_read(o.cubin.data, o.cubin.length, texts[i].symbol, &usage));
+        if (!assemble(texts[i].name, settings, texts[i].symbol, &usage)) return;
         if (usage.local_bytes)
             printf("%s, %s: %d bytes put away\n", texts[i].name, texts[i].channels, (int)usage.local_bytes);
         EXPECT(usage.local_bytes <= texts[i].put_away);
-        EXPECT(!strstr(text_get(&o.log), "(C75"));
-        EXPECT(good && strstr(text_get(&o.ptx), "wgmma.mma_async"));
-        nvrtc_output_free(&o);
-        text_free(&source);
     }
-    nvrtc_free(n);
+}
+
+/* Beyond 2^31 elements places are divided as 64 bits: once for the columns of a chunk, not for each of its elements. */
+TEST(places_of_results_are_found_once)
+{
+    static const char *const settings[] = {"N=16", "C=16", "H=1024", "W=1024", "O=128", "KH=3", "KW=3"};
+    cubin_usage usage = {0};
+    if (!assemble("rounded", settings, "dot_reshape_phase1", &usage)) return;
+    EXPECT(usage.code_bytes < 40000 && !usage.local_bytes);
 }
 
 TEST(open_context)
@@ -324,4 +341,4 @@ TEST(close_context)
 
 TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
           CASE(windows_apart_are_one_product), CASE(copies_leave_two_stages), CASE(rounded_operands_are_two_terms),
-          CASE(the_assembler_is_content), CASE(close_context))
+          CASE(the_assembler_is_content), CASE(places_of_results_are_found_once), CASE(close_context))

@@ -37,49 +37,85 @@ typedef struct element {
     const char *pointer, *test; /* test: NULL: always inside */
 } element;
 
-/* A position on an axis with digits: added to the pointer, which is returned, and to the guards. */
-static const char *add_digits(emitter *e, int array, int axis, const char *index, const char *pointer,
-                              const char **guards)
+/* What some axes of an array say of an element. */
+typedef struct partial {
+    const char *offset, *test, *guards[GUARDS_MOST]; /* NULL: nothing, always inside, nothing to a guard's sum */
+} partial;
+
+static const char *joined(emitter *e, const char *left, const char *word, const char *right)
+{
+    return !left ? right : right ? arena_print(e->memory, "%s%s%s", left, word, right) : left;
+}
+
+/* A position on an axis with digits. */
+static void add_digits(emitter *e, int array, int axis, const char *index, partial *x)
 {
     const tile_param *param = &e->k->params[array];
     const axis_digits *d = &param->digits->axes[axis];
     const char *position = arena_print(e->memory, "(%s)(%s)", param->facts.small ? "unsigned" : "long", index);
     const char *sum = digits_sum(e, d, d->stride, position);
-    for (int g = 0; g < param->digits->guard_count; g++) {
-        const char *part = digits_sum(e, d, d->guard[g], position);
-        if (part) guards[g] = guards[g] ? arena_print(e->memory, "%s + %s", guards[g], part) : part;
+    for (int g = 0; g < param->digits->guard_count; g++)
+        x->guards[g] = joined(e, x->guards[g], " + ", digits_sum(e, d, d->guard[g], position));
+    if (sum) x->offset = joined(e, x->offset, " + ", arena_print(e->memory, "(%s)", sum));
+}
+
+/* axes: of the array, those that are asked. */
+static partial place_on(loop_printer *p, const tile_op *op, sched_place at, const char *which, unsigned axes)
+{
+    emitter *e = p->e;
+    const struct access *a = &op->attr.access;
+    const tile_param *param = &e->k->params[a->array];
+    partial x = {0};
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        if (axes >> axis & 1) {
+            const char *index = index_text(p, op, at, axis, operand, which);
+            if (param->digits)
+                add_digits(e, a->array, axis, index, &x);
+            else
+                x.offset = joined(e, x.offset, " + ",
+                                  arena_print(e->memory, "%s * %s", index, stride_text(e, a->array, axis)));
+            if (!a->safe[axis])
+                x.test = joined(
+                    e, x.test, " && ",
+                    arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s_extent%d", index, param->name, axis));
+        }
+        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
     }
-    return sum ? arena_print(e->memory, "%s + (%s)", pointer, sum) : pointer;
+    return x;
+}
+
+static const char *pointer_to(emitter *e, int array, const char *offset)
+{
+    const tile_param *param = &e->k->params[array];
+    const char *pointer = arena_print(e->memory, "%s_array", param->name);
+    e->array_used[array] = true;
+    if (param->digits && param->digits->origin)
+        pointer = arena_print(e->memory, "%s + %" PRId64 "L", pointer, param->digits->origin);
+    return joined(e, pointer, " + ", offset);
+}
+
+/* Do the sums of all guards, given as text, lie inside? */
+static const char *guards_hold(emitter *e, int array, const char *test, const char *const *sums)
+{
+    const param_digits *d = e->k->params[array].digits;
+    for (int g = 0; d && g < d->guard_count; g++) {
+        const char *first = arena_print(e->memory, "%" PRId64 "L", d->guard_first[g]);
+        test = joined(e, test, " && ",
+                      arena_print(e->memory, "(unsigned long)(%s) < %" PRId64 "UL", joined(e, first, " + ", sums[g]),
+                                  d->guard_extent[g]));
+    }
+    return test;
 }
 
 static element element_of(loop_printer *p, const tile_op *op, sched_place at, const char *which)
 {
     emitter *e = p->e;
     const struct access *a = &op->attr.access;
-    const char *name = e->k->params[a->array].name;
-    element x = {.pointer = arena_print(e->memory, "%s_array", name)};
-    const param_digits *d = e->k->params[a->array].digits;
-    const char *guards[GUARDS_MOST] = {0};
-    e->array_used[a->array] = true;
-    if (d && d->origin) x.pointer = arena_print(e->memory, "%s + %" PRId64 "L", x.pointer, d->origin);
-    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
-        const char *index = index_text(p, op, at, axis, operand, which);
-        if (d)
-            x.pointer = add_digits(e, a->array, axis, index, x.pointer, guards);
-        else
-            x.pointer = arena_print(e->memory, "%s + %s * %s", x.pointer, index, stride_text(e, a->array, axis));
-        if (!a->safe[axis])
-            x.test = arena_print(e->memory, "%s%s(unsigned long)%s < (unsigned long)%s_extent%d", x.test ? x.test : "",
-                                 x.test ? " && " : "", index, name, axis);
-        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
-    }
+    partial all = place_on(p, op, at, which, ~0u);
+    element x = {pointer_to(e, a->array, all.offset), all.test};
     for (int i = op->operand_count - a->mask_count; i < op->operand_count; i++)
-        x.test =
-            arena_print(e->memory, "%s%s%s", x.test ? x.test : "", x.test ? " && " : "", emit_name(e, op->operands[i]));
-    for (int g = 0; d && g < d->guard_count; g++)
-        x.test = arena_print(e->memory, "%s%s(unsigned long)(%" PRId64 "L%s%s) < %" PRId64 "UL", x.test ? x.test : "",
-                             x.test ? " && " : "", d->guard_first[g], guards[g] ? " + " : "",
-                             guards[g] ? guards[g] : "", d->guard_extent[g]);
+        x.test = joined(e, x.test, " && ", emit_name(e, op->operands[i]));
+    x.test = guards_hold(e, a->array, x.test, all.guards);
     return x;
 }
 
@@ -343,14 +379,68 @@ void print_out(loop_printer *p, const loop_node *n)
     close_brace(e);
 }
 
-/* A row of the chunk after the other, 32 neighbours at a time; the swizzle as in print_out. */
+/* The axes of a stored array that follow the rows of the tile. */
+static unsigned axes_of_rows(const schedule *s, const tile_op *op)
+{
+    const struct access *a = &op->attr.access;
+    unsigned axes = 0;
+    for (int axis = 0; axis < a->rank; axis++)
+        if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == s->places[op->operands[0]].row) axes |= 1u << axis;
+    return axes;
+}
+
+/* Are rows more than a distance apart? */
+static bool rows_have_digits(const tile_param *p, unsigned axes)
+{
+    for (int axis = 0; p->digits && axis < p->rank; axis++)
+        if (axes >> axis & 1 && (p->digits->axes[axis].count > 1 || p->digits->guard_count)) return true;
+    return false;
+}
+
+/* Each lane looks at one row: which of them are inside is a word of bits; a place that digits say is handed round as the warp
+ * comes to its row. */
+static partial put_rows(emitter *e, int number, const partial *rows, bool digits)
+{
+    partial passed = {.offset = rows->offset};
+    put(e, "unsigned rows_in%d = ~0u;", number);
+    if (digits) put(e, "long row_offset%d = 0;", number);
+    for (int g = 0; g < GUARDS_MOST; g++)
+        if (rows->guards[g]) put(e, "long row_guard%d_%d = 0;", number, g);
+    put(e, "{");
+    open_brace(e);
+    put(e, "const int row = first_row + lane %% 16;");
+    put(e, "(void)row;");
+    if (rows->test) {
+        put(e, "rows_in%d = __ballot_sync(~0u, %s);", number, rows->test);
+        passed.test = arena_print(e->memory, "(rows_in%d >> line & 1)", number);
+    }
+    if (digits && rows->offset) put(e, "row_offset%d = %s;", number, rows->offset);
+    for (int g = 0; g < GUARDS_MOST; g++) {
+        if (!rows->guards[g]) continue;
+        put(e, "row_guard%d_%d = %s;", number, g, rows->guards[g]);
+        passed.guards[g] = arena_print(e->memory, "__shfl_sync(~0u, row_guard%d_%d, line)", number, g);
+    }
+    close_brace(e);
+    if (digits) passed.offset = arena_print(e->memory, "__shfl_sync(~0u, row_offset%d, line)", number);
+    return passed;
+}
+
+/* A row of the chunk after the other, 32 neighbours at a time; the swizzle as in print_out. What the columns say of a place
+ * is found once for all rows: divisions among digits take longer than everything else. */
 void print_out_rows(loop_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
     const sched_store *store = &p->s->stores[n->number[0]];
-    dtype elem = e->k->params[n->op->attr.access.array].elem;
+    int array = n->op->attr.access.array, number = n->number[0];
+    const tile_param *param = &e->k->params[array];
+    dtype elem = param->elem;
     int size = dtypes[elem].size_bytes;
+    unsigned axes = axes_of_rows(p->s, n->op);
+    sched_place at = p->s->places[n->op->operands[0]];
+    partial rows = place_on(p, n->op, at, "", axes), columns = place_on(p, n->op, at, "", ~axes);
+    const char *type = cuda_memory_type(elem);
     put(e, "__syncwarp();");
+    rows = put_rows(e, number, &rows, rows_have_digits(param, axes));
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int half = 0; half < 2; half++) {");
     open_brace(e);
@@ -360,14 +450,28 @@ void print_out_rows(loop_printer *p, const loop_node *n)
         "const char *const from = out_room + warp * %" PRId64 " + turn * %" PRId64 " + %" PRId64 " + half * %" PRId64
         ";",
         p->s->out.stage_bytes, turn_bytes(p->s), store->offset, store->boxes > 1 ? store->box_bytes : 0);
+    put(e, "%s *const to = %s;", type, pointer_to(e, array, columns.offset));
+    put(e, "const bool column_in = %s;", columns.test ? columns.test : "true");
+    for (int g = 0; g < GUARDS_MOST; g++) {
+        if (!columns.guards[g]) continue;
+        put(e, "const long column_guard%d = %s;", g, columns.guards[g]);
+        rows.guards[g] = joined(e, arena_print(e->memory, "column_guard%d", g), " + ", rows.guards[g]);
+    }
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int line = 0; line < 16; line++) {");
     open_brace(e);
     put(e, "const int row = first_row + line;");
-    element x = element_of(p, n->op, p->s->places[n->op->operands[0]], "");
-    const char *type = cuda_memory_type(elem);
-    put(e, "%s%s%s*(%s *)(%s) = *(const %s *)(from + line * %d + ((in_line / 16 ^ line %% 8) * 16 + in_line %% 16));",
-        x.test ? "if (" : "", x.test ? x.test : "", x.test ? ") " : "", type, x.pointer, type, LINE);
+    put(e, "(void)row;");
+    put(e, "const long away = %s;", rows.offset ? rows.offset : "0");
+    for (int g = 0; g < GUARDS_MOST; g++) {
+        if (!rows.guards[g]) continue;
+        put(e, "const long guard%d = %s;", g, rows.guards[g]);
+        rows.guards[g] = arena_print(e->memory, "guard%d", g);
+    }
+    put(e, "const bool inside = %s;", guards_hold(e, array, joined(e, "column_in", " && ", rows.test), rows.guards));
+    put(e, "const %s x = *(const %s *)(from + line * %d + ((in_line / 16 ^ line %% 8) * 16 + in_line %% 16));", type,
+        type, LINE);
+    put(e, "if (inside) to[away] = x;");
     close_brace(e);
     close_brace(e);
 }
