@@ -21,7 +21,7 @@ tests: all
 	@if [ -t 1 ]; then ninja -C $(BUILD) all; else ninja -C $(BUILD) --quiet all; fi
 
 setup:
-	@tools/setup
+	@BUILD=$(BUILD) tools/setup
 
 run: all
 	@$(BUILD)/quern bench kernels/gelu.qn

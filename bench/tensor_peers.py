@@ -189,6 +189,39 @@ def row_cases():
     yield ("average pool 3x3, stride 2, and gradient 256x256x1024 f32", gradient_of(lambda x: F.avg_pool2d(x, 3, 2, 1)),
            [plane], f32)
     yield "cumsum and gradient 8192x16384 f32", gradient_of(lambda x: x.cumsum(1)), [(8192, 16384)] * 2, f32
+    for r, c, dtype, word in ((8388608, 15, f32, "f32"), (1048576, 63, f32, "f32"), (8388608, 16, bf16, "bf16"),
+                              (4194304, 31, bf16, "bf16"), (131072, 1023, f32, "f32"), (524288, 257, f32, "f32")):
+        yield f"softmax {r}x{c} {word}", lambda x: x.softmax(1), [(r, c)], dtype
+    for r, c in ((4194304, 31), (1048576, 96), (131072, 1023)):
+        yield f"layer norm {r}x{c} f32", lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b), [(r, c), (c,), (c,)], f32
+    for r, c in ((16777216, 7), (4194304, 31)):
+        yield f"sum of rows {r}x{c} f32", lambda x: x.sum(1), [(r, c)], f32
+    yield "argmax of rows 8388608x10 f32", lambda x: x.argmax(1), [(8388608, 10)], f32
+    for r, c in ((1048576, 64), (131072, 512)):
+        yield f"norm of columns {r}x{c} f32", lambda x: F.batch_norm(x, None, None, training=True), [(r, c)], f32
+    yield ("norm of pixels over 64 channels 64x64x128^2 f32",
+           lambda x: (x - x.mean(1, True)) * torch.rsqrt(x.var(1, unbiased=False, keepdim=True) + 1e-5), [(64, 64, 16384)], f32)
+    yield "softmax down 16384x4096 bf16", lambda x: x.softmax(0), [(16384, 4096)], bf16
+    yield "softmax down 1000000x64 f32", lambda x: x.softmax(0), [(1000000, 64)], f32
+    yield "softmax over the middle 32x64x32768 f32", lambda x: x.softmax(1), [(32, 64, 32768)], f32
+    yield "cumsum down 16384x8192 bf16", lambda x: x.cumsum(0), [(16384, 8192)], bf16
+    for r, c in ((1, 67108864), (262144, 511), (4194304, 32)):
+        yield f"cumsum {r}x{c} f32", lambda x: x.cumsum(1), [(r, c)], f32
+    yield "cummax 8192x16384 f32", lambda x: x.cummax(1).values, [(8192, 16384)], f32
+    yield "transpose 16383x8191 bf16", lambda x: (x.t() * 2).contiguous(), [(16383, 8191)], bf16
+    for c, dtype, word in ((1024, bf16, "bf16"), (1023, f32, "f32")):
+        yield f"max pool 3x3, stride 2, 512x256x{c} {word}", lambda x: F.max_pool2d(x, 3, 2, 1), [(512, 256, c)], dtype
+    yield "average pool 3x3, stride 1, 512x256x1024 bf16", lambda x: F.avg_pool2d(x, 3, 1, 1), [(512, 256, 1024)], bf16
+    yield "max pool 3x3x3, stride 2, 64x128^3 bf16", lambda x: F.max_pool3d(x, 3, 2, 1), [(64, 128, 128, 128)], bf16
+    for r, c in ((65536, 512), (16, 1048576)):
+        yield f"argsort {r}x{c} f32", lambda x: x.argsort(), [(r, c)], f32
+    yield "softmax down and gradient 4096x16384 f32", gradient_of(lambda x: x.softmax(0)), [(4096, 16384)] * 2, f32
+    yield "softmax and gradient 4194304x31 f32", gradient_of(lambda x: x.softmax(1)), [(4194304, 31)] * 2, f32
+    yield "layer norm and gradient 65536x1023 f32", norm_and_gradient, [(65536, 1023)] * 2 + [(1023,)] * 2, f32
+    odd = (64, 64, 127, 127)
+    yield "group norm and gradient 64x64x127^2 f32", gradient_of(lambda x: F.group_norm(x, 8)), [odd, odd], f32
+    yield ("batch norm and gradient 64x64x127^2 bf16",
+           gradient_of(lambda x: F.batch_norm(x, None, None, training=True)), [odd, odd], bf16)
 
 
 def perceptron(width, layers, batch, steps, tf32):

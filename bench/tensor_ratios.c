@@ -2,7 +2,7 @@
  * The bars of the tensor level as ratios of one run: work spelled from the operations of <quern/tensor.h>, recorded as a
  * plan and replayed, against the best copy of the same bytes; training steps of perceptrons; host costs; compile times.
  *
- * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c instead] [--json FILE] [--only WORD] [--bench FOLDER]
+ * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c instead] [--json FILE] [--only WORD] [--bench FOLDER] [--once: each step once, for ncu]
  * [--scale N: shapes divided by N, to see whether all works]. A sample is the
  * time of enough replays in a row to take 20 ms (quick: 8), after which the device has come to rest; a figure is the median (on the
  * CPU: the best) of the samples, which a workload and its copies take in turns. A plan goes through several sets of tensors where one set
@@ -27,7 +27,7 @@
 enum { MOST_SETS = 8, MOST_SAMPLES = 31 };
 
 static const char *device = "cuda", *only, *bench_folder = "bench";
-static bool quick, gpu, rows;
+static bool quick, gpu, rows, once;
 static qn_context *context;
 static FILE *json;
 static int below, json_count;
@@ -239,7 +239,16 @@ static void time_workload(const workload *full)
     int sets = (int)fmin(fmax(ceil(4 * last_cache_bytes / w->bytes), 1), MOST_SETS);
     TRY(qn_tape_new(context, device, &tape, &error));
     inputs in[MOST_SETS] = {{.count = 0}};
+    if (once) sets = 1;
     for (int s = 0; s < sets; s++) w->make(w, tape, &in[s]);
+    if (once) {
+        built out = {.count = 0};
+        w->step(w, &in[0], &out);
+        TRY(qn_eval(tape, out.results, out.count, &error));
+        TRY(qn_device_wait(context, device, &error));
+        qn_tape_free(tape);
+        return;
+    }
     TRY(qn_capture_begin(tape, &error));
     for (int s = 0; s < sets; s++) {
         built out = {.count = 0};
@@ -499,6 +508,8 @@ int main(int count, char **arguments)
             quick = true;
         else if (!strcmp(a, "--rows"))
             rows = true;
+        else if (!strcmp(a, "--once"))
+            once = true;
         else if (!strcmp(a, "--device"))
             device = value, i++;
         else if (!strcmp(a, "--json"))
@@ -525,7 +536,7 @@ int main(int count, char **arguments)
     if (!gpu) last_cache_bytes = 32e6;
     for (int i = 0; i < workloads && !rows; i++) time_workload(&list[i]);
     for (int i = 0; i < row_workload_count && rows; i++) time_workload(&row_workloads[i]);
-    if (rows) only = "nothing else";
+    if (rows || once) only = "nothing else";
     time_perceptron(128, 16, 128, 5, true);
     time_perceptron(256, 4, 256, 2, true);
     if (gpu) time_perceptron(128, 16, 128, 5, false);

@@ -280,6 +280,53 @@ static void step_scan_gradient(const workload *w, const inputs *in, built *out)
     give_with_gradient(out, y, in->tensors[1], in->tensors[0]);
 }
 
+/* Along axis 0. */
+static void step_soft_columns_gradient(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    qn_tensor y = qn_softmax(in->tensors[0], 0);
+    give_with_gradient(out, y, in->tensors[1], in->tensors[0]);
+}
+
+static void step_layer_norm_gradient(const workload *w, const inputs *in, built *out)
+{
+    const qn_tensor *t = in->tensors, wanted[] = {t[0], t[2], t[3]};
+    qn_tensor y = qn_layer_norm(t[0], QN_SHAPE(w->columns), t[2], t[3], 1e-5);
+    give(out, y);
+    qn_grad_from(&y, &t[1], 1, wanted, 3, &out->results[out->count]);
+    out->count += 3;
+}
+
+/* Channels last: [rows][columns] of which each column is normed; and channels in the middle, each pixel normed over them. */
+static void step_norm_columns(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, normed(in->tensors[0], QN_AXES(0)));
+}
+
+static void step_norm_pixels(const workload *w, const inputs *in, built *out)
+{
+    give(out, normed(images(w, in), QN_AXES(1)));
+}
+
+static void step_row_sum(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_sum(in->tensors[0], QN_AXES(1), false));
+}
+
+static void step_row_position(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_argmax(in->tensors[0], QN_AXES(1), false));
+}
+
+static void step_scan_largest(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, qn_cummax(in->tensors[0], 1));
+}
+
 static void step_largest(const workload *w, const inputs *in, built *out)
 {
     (void)w;
@@ -387,6 +434,52 @@ const workload row_workloads[] = {
     {"average pool 3x3, stride 2, and gradient 256x256x1024 f32", QN_F32, 65536, 1024, 9.0 * 65536 * 1024, 0, make_one,
      step_mean_gradient},
     {"cumsum and gradient 8192x16384 f32", QN_F32, 8192, 16384, 16.0 * 8192 * 16384, 0, make_two, step_scan_gradient},
+    {"softmax 8388608x15 f32", QN_F32, 8388608, 15, COPY(8388608, 15), 0.9, make_one, step_soft_rows},
+    {"softmax 1048576x63 f32", QN_F32, 1048576, 63, COPY(1048576, 63), 0.9, make_one, step_soft_rows},
+    {"softmax 8388608x16 bf16", QN_BF16, 8388608, 16, COPY(8388608, 16) / 2, 0.9, make_one, step_soft_rows},
+    {"softmax 4194304x31 bf16", QN_BF16, 4194304, 31, COPY(4194304, 31) / 2, 0.9, make_one, step_soft_rows},
+    {"softmax 131072x1023 f32", QN_F32, 131072, 1023, COPY(131072, 1023), 0.9, make_one, step_soft_rows},
+    {"softmax 524288x257 f32", QN_F32, 524288, 257, COPY(524288, 257), 0.9, make_one, step_soft_rows},
+    {"layer norm 4194304x31 f32", QN_F32, 4194304, 31, COPY(4194304, 31), 0.9, make_norm, step_layer_norm},
+    {"layer norm 1048576x96 f32", QN_F32, 1048576, 96, COPY(1048576, 96), 0.9, make_norm, step_layer_norm},
+    {"layer norm 131072x1023 f32", QN_F32, 131072, 1023, COPY(131072, 1023), 0.9, make_norm, step_layer_norm},
+    {"sum of rows 16777216x7 f32", QN_F32, 16777216, 7, 4.0 * 16777216 * 8, 0.9, make_one, step_row_sum},
+    {"sum of rows 4194304x31 f32", QN_F32, 4194304, 31, 4.0 * 4194304 * 32, 0.9, make_one, step_row_sum},
+    {"argmax of rows 8388608x10 f32", QN_F32, 8388608, 10, 4.0 * 8388608 * 12, 0.9, make_one, step_row_position},
+    {"norm of columns 1048576x64 f32", QN_F32, 1048576, 64, COPY(1048576, 64), 0.9, make_one, step_norm_columns},
+    {"norm of columns 131072x512 f32", QN_F32, 131072, 512, COPY(131072, 512), 0.9, make_one, step_norm_columns},
+    {"norm of pixels over 64 channels 64x64x128^2 f32", QN_F32, 4096, 16384, COPY(4096, 16384), 0.9, make_one,
+     step_norm_pixels},
+    {"softmax down 16384x4096 bf16", QN_BF16, 16384, 4096, COPY(16384, 4096) / 2, 0.9, make_one, step_soft_columns},
+    {"softmax down 1000000x64 f32", QN_F32, 1000000, 64, COPY(1000000, 64), 0.9, make_one, step_soft_columns},
+    {"softmax over the middle 32x64x32768 f32", QN_F32, 2048, 32768, COPY(2048, 32768), 0.9, make_one,
+     step_middle_softmax},
+    {"cumsum down 16384x8192 bf16", QN_BF16, 16384, 8192, COPY(16384, 8192) / 2, 0.9, make_one, step_scan_columns},
+    {"cumsum 1x67108864 f32", QN_F32, 1, 67108864, COPY(1, 67108864), 0.9, make_one, step_scan_rows},
+    {"cumsum 262144x511 f32", QN_F32, 262144, 511, COPY(262144, 511), 0.9, make_one, step_scan_rows},
+    {"cumsum 4194304x32 f32", QN_F32, 4194304, 32, COPY(4194304, 32), 0.9, make_one, step_scan_rows},
+    {"cummax 8192x16384 f32", QN_F32, 8192, 16384, COPY(8192, 16384), 0.9, make_one, step_scan_largest},
+    {"transpose 16383x8191 bf16", QN_BF16, 16383, 8191, COPY(16383, 8191) / 2, 0.9, make_one, step_transpose},
+    {"max pool 3x3, stride 2, 512x256x1024 bf16", QN_BF16, 131072, 1024, 2.5 * 131072 * 1024, 0.9, make_one,
+     step_pool_strided},
+    {"max pool 3x3, stride 2, 512x256x1023 f32", QN_F32, 131072, 1023, 5.0 * 131072 * 1023, 0.9, make_one,
+     step_pool_strided},
+    {"average pool 3x3, stride 1, 512x256x1024 bf16", QN_BF16, 131072, 1024, COPY(131072, 1024) / 2, 0.9, make_one,
+     step_mean_overlapping},
+    {"max pool 3x3x3, stride 2, 64x128^3 bf16", QN_BF16, 1048576, 128, 2.25 * 1048576 * 128, 0.9, make_one,
+     step_pool_bodies},
+    {"argsort 65536x512 f32", QN_F32, 65536, 512, 12.0 * 65536 * 512, 0, make_one, step_order},
+    {"argsort 16x1048576 f32", QN_F32, 16, 1048576, 12.0 * 16 * 1048576, 0, make_one, step_order},
+    {"softmax down and gradient 4096x16384 f32", QN_F32, 4096, 16384, 16.0 * 4096 * 16384, 0, make_two,
+     step_soft_columns_gradient},
+    {"softmax and gradient 4194304x31 f32", QN_F32, 4194304, 31, 16.0 * 4194304 * 31, 0, make_two,
+     step_softmax_gradient},
+    {"layer norm and gradient 65536x1023 f32", QN_F32, 65536, 1023, 16.0 * 65536 * 1023, 0, make_norm,
+     step_layer_norm_gradient},
+    {"group norm and gradient 64x64x127^2 f32", QN_F32, 4096, 16129, 16.0 * 4096 * 16129, 0, make_two,
+     step_group_norm_gradient},
+    {"batch norm and gradient 64x64x127^2 bf16", QN_BF16, 4096, 16129, 8.0 * 4096 * 16129, 0, make_two,
+     step_batch_norm_gradient},
 };
 
 const int row_workload_count = sizeof(row_workloads) / sizeof(row_workloads[0]);

@@ -65,6 +65,9 @@ extern const command commands[];
 extern const int command_count;
 
 /* options.c */
+/* One of the words in a list that blanks separate. */
+bool has_word(const char *list, const char *name, size_t length);
+bool ends_in_source(const char *path); /* .qn */
 /* False: the complaint was written to stderr. */
 bool options_parse(const command *c, int count, char **words, arguments *out);
 void options_help(const command *c, FILE *to);
@@ -144,12 +147,24 @@ int setting_name_length(const char *option, const char *words);
 /* summary.c: one array in a few lines. */
 void summarise_array(const char *name, const qn_array *array, FILE *to);
 double element_as_double(const qn_array *array, const int64_t *index);
+const char *element_at(const qn_array *array, const int64_t *index);
+void print_element(const qn_array *array, const int64_t *index, int digits, FILE *to);
 /* Over all elements of two arrays of one shape; a NaN that only one of them has is infinitely far. */
 double largest_difference(const qn_array *a, const qn_array *b);
 
-/* convert.c: floats of a file in the narrower type of a parameter. */
+/* habits.c: what stands for a word of other tools; NULL: nothing is known of it. */
+const char *command_advice(const char *word);
+const char *option_advice(const char *word);
+
+/* convert.c: numbers of a file in the type of a parameter. */
 bool converts(qn_dtype from, qn_dtype to);
-void *convert_array(const qn_array *array, qn_dtype to); /* row-major, on the heap; nearest, ties to even */
+/* Row-major, on the heap; nearest, ties to even. NULL: an integer type cannot hold *misfit. */
+void *convert_array(const qn_array *array, qn_dtype to, double *misfit);
+
+/* table.c: arrays as text. Both say themselves what is wrong. */
+bool is_table(const char *path);
+bool table_read(const char *path, int rank, qn_array *out); /* f64; free(data) */
+bool table_write(const char *path, const qn_array *array);
 
 /* cmd_*.c */
 int command_bench(const command *self, const arguments *given);

@@ -1,6 +1,6 @@
 /*
- * `quern run`: one kernel, once. Inputs come from .npy files or are generated, outputs go to .npy files or are
- * summarised on stdout.
+ * `quern run`: one kernel, once. Inputs come from .npy files or tables of text or are generated, outputs go to
+ * such files or are summarised on stdout.
  * SPDX-License-Identifier: MIT
  */
 #include "cli.h"
@@ -61,7 +61,9 @@ static int give_outputs(const qn_module *module, const char *kernel, qn_call *ca
         const char *path = file_for(given, param.name);
         if (!path)
             summarise_array(param.name, &array, stdout);
-        else if (qn_npy_write(path, &array, &error) != QN_OK)
+        else if (is_table(path) && !table_write(path, &array))
+            return EXIT_FINDING;
+        else if (!is_table(path) && qn_npy_write(path, &array, &error) != QN_OK)
             return report_error(&error);
         else
             print_safely(stdout, "%s: written to %s\n", param.name, path);

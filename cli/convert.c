@@ -1,7 +1,7 @@
 /*
- * Floats of a .npy file in the narrower type of a parameter: NumPy has no bfloat16, and few programs write halves. In:
- * an array of f32 or f64 with any strides. Out: a row-major copy, each number rounded once, to nearest, ties to even;
- * what is too large becomes infinite (NaN where there is no infinity), NaN stays NaN.
+ * Numbers of a file in the type of a parameter: NumPy has no bfloat16, its integers have 64 bits and few programs write
+ * halves. In: an array with any strides. Out: a row-major copy, each number rounded once, to nearest, ties to even; what is
+ * too large for a float becomes infinite (NaN where there is no infinity), NaN stays NaN; what an integer type cannot hold ends it.
  * SPDX-License-Identifier: MIT
  */
 #include "cli.h"
@@ -10,10 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_float(qn_dtype type)
+{
+    return type <= QN_BF16 || type == QN_F8E4M3;
+}
+
+/* Fractions are never cut off behind anybody's back. */
 bool converts(qn_dtype from, qn_dtype to)
 {
-    bool narrow = to == QN_F16 || to == QN_BF16 || to == QN_F8E4M3;
-    return (from == QN_F32 && narrow) || (from == QN_F64 && (narrow || to == QN_F32));
+    return from != to && (is_float(to) || !is_float(from));
 }
 
 /* To a format of so many digits (bits) and exponents. A double holds every step exactly. */
@@ -56,19 +61,39 @@ static uint8_t eighth_bits(double x)
     return (uint8_t)(sign | ((exponent + 7) << 3) | ((int)ldexp(y, 3 - exponent) - 8));
 }
 
-void *convert_array(const qn_array *array, qn_dtype to)
+/* Integers of 64 bits are not all doubles: between two such types the bits go over as they are. */
+static bool put_whole(const qn_array *array, const int64_t *index, qn_dtype to, void *at)
+{
+    double x = element_as_double(array, index), two = ldexp(1, 8 * (int)qn_dtype_size_bytes(to) - (to <= QN_I64));
+    bool is_signed = to <= QN_I64;
+    if (to == QN_BOOL) two = 2;
+    if (x != rint(x) || x >= two || x < (is_signed ? -two : 0)) return false;
+    uint64_t bits = x < 0 ? (uint64_t)(int64_t)x : (uint64_t)x;
+    if (array->type == QN_I64 || array->type == QN_U64) memcpy(&bits, element_at(array, index), sizeof(bits));
+    memcpy(at, &bits, qn_dtype_size_bytes(to)); /* little-endian, as everything here */
+    return true;
+}
+
+void *convert_array(const qn_array *array, qn_dtype to, double *misfit)
 {
     int64_t count = 1, index[QN_MAX_RANK] = {0};
     for (int axis = 0; axis < array->rank; axis++) count *= array->extents[axis];
-    void *out = memory_or_exit(NULL, (size_t)count * qn_dtype_size_bytes(to) + 1);
+    char *out = memory_or_exit(NULL, (size_t)count * qn_dtype_size_bytes(to) + 1);
     for (int64_t i = 0; i < count; i++) {
         double x = element_as_double(array, index);
-        if (to == QN_F32)
-            ((float *)out)[i] = (float)x;
-        else if (to == QN_F8E4M3)
+        if (to == QN_F64) {
+            ((double *)(void *)out)[i] = x;
+        } else if (to == QN_F32) {
+            ((float *)(void *)out)[i] = (float)x;
+        } else if (to == QN_F8E4M3) {
             ((uint8_t *)out)[i] = eighth_bits(x);
-        else
-            ((uint16_t *)out)[i] = to == QN_F16 ? half_bits(x) : bfloat_bits(x);
+        } else if (is_float(to)) {
+            ((uint16_t *)(void *)out)[i] = to == QN_F16 ? half_bits(x) : bfloat_bits(x);
+        } else if (!put_whole(array, index, to, out + (size_t)i * qn_dtype_size_bytes(to))) {
+            *misfit = x;
+            free(out);
+            return NULL;
+        }
         for (int axis = array->rank - 1; axis >= 0 && ++index[axis] == array->extents[axis]; axis--) index[axis] = 0;
     }
     return out;

@@ -14,7 +14,8 @@ const command commands[] = {
     {"run", "run one kernel or tensor function, with inputs from files or generated", "run FILE [NAME] [options]", 1, 2,
      "Runs the kernel or tensor function NAME of FILE once. NAME may be left out when the file has one.\n"
      "FILE is a .qn file, or a tile IR dump as `quern show --stage tile` prints it.\n"
-     "An f4 or f8 file is rounded to the type of a narrower float parameter.\n"
+     "Numbers of another type than the parameter's are converted, with a note; fractions are never cut\n"
+     "off. .csv, .tsv and .txt files are text: a line for each row.\n"
      "Inputs that no --in gives are generated from the seed, as the file's bench `input`\n"
      "clauses say; extents that no array gives come from --set.\n"
      "The results of a tensor function are called result0, result1, ...; of its gradient d_x for each\n"
@@ -260,8 +261,12 @@ static const command *find_command(const char *name)
         names[i] = commands[i].name;
         if (!strcmp(name, commands[i].name)) return &commands[i];
     }
-    const char *near = nearest_word(name, names, command_count);
-    if (near)
+    const char *near = nearest_word(name, names, command_count), *advice = command_advice(name);
+    if (ends_in_source(name))
+        complain("a command comes first: quern run %s, or check, bench, show (`quern help` lists them)", name);
+    else if (advice)
+        complain("there is no command `%s`: %s", name, advice);
+    else if (near)
         complain("there is no command `%s`; did you mean `quern %s`?", name, near);
     else
         complain("there is no command `%s`; `quern help` lists them", name);
@@ -288,6 +293,17 @@ static bool words_fit(const command *c, const arguments *given)
 {
     if (given->words.count < c->least_words)
         return complain("usage: quern %s (see `quern %s --help`)", c->usage, c->name), false;
+    const char *const *words = given->words.items;
+    if (given->words.count > 1 && !given->separated && ends_in_source(words[1]) && !ends_in_source(words[0]) &&
+        strcmp(words[0], "-") != 0 && access(words[0], F_OK))
+        return complain("the file comes first: quern %s %s %s", c->name, words[1], words[0]), false;
+    for (int i = 1; i < given->words.count && !given->separated; i++) {
+        const char *word = given->words.items[i], *equals = strchr(word, '=');
+        if (equals && equals != word && has_word(c->options, "set", 3)) {
+            bool file = (is_table(equals) || strstr(equals, ".npy")) && has_word(c->options, "in", 2);
+            return complain("`%s` needs an option before it: --%s %s", word, file ? "in" : "set", word), false;
+        }
+    }
     if (given->words.count > c->most_words)
         return complain("`quern %s` does not know what to do with `%s` (usage: quern %s)", c->name,
                         given->words.items[c->most_words], c->usage),

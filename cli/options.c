@@ -25,8 +25,10 @@ typedef struct option {
 static const option options[] = {
     {"set", "NAME=VALUE", LIST, PLACE(settings),
      "an extent, a scalar, a constant or a type: 'n=1<<20', T=bf16, act=relu"},
-    {"in", "NAME=FILE", LIST, PLACE(inputs), "an input array from a .npy file (others are generated)"},
-    {"out", "NAME=FILE", LIST, PLACE(outputs), "an output array to a .npy file (others are summarised)"},
+    {"in", "NAME=FILE", LIST, PLACE(inputs),
+     "an input array from a .npy file, or as text from a .csv (others are generated)"},
+    {"out", "NAME=FILE", LIST, PLACE(outputs),
+     "an output array to a .npy file, or as text to a .csv (others are summarised)"},
     {"device", "NAME", WORD, PLACE(device), "the device; `quern devices` lists them, gpu is cuda"},
     {"seed", "NUMBER", WHOLE, PLACE(seed), "of the generated inputs (0 if not given)"},
     {"time", NULL, FLAG, PLACE(time), "also print how long compiling, loading and the kernel took"},
@@ -143,8 +145,7 @@ static const meaning meanings[] = {
     {"data", "threads", "NUMBER", "threads that read and write (default: all this process may use)"},
 };
 
-/* One of the words in a list that blanks separate. */
-static bool lists(const char *list, const char *name, size_t length)
+bool has_word(const char *list, const char *name, size_t length)
 {
     for (const char *at = list; *at;) {
         size_t word = strcspn(at, " ");
@@ -157,20 +158,20 @@ static bool lists(const char *list, const char *name, size_t length)
 
 static bool takes(const command *c, const option *o)
 {
-    return o->place == PLACE(help) || lists(c->options, o->name, strlen(o->name));
+    return o->place == PLACE(help) || has_word(c->options, o->name, strlen(o->name));
 }
 
 static const option *find(const command *c, const char *name, size_t length)
 {
     for (int i = 0; i < option_count; i++)
-        if (lists(options[i].name, name, length)) return takes(c, &options[i]) ? &options[i] : NULL;
+        if (has_word(options[i].name, name, length)) return takes(c, &options[i]) ? &options[i] : NULL;
     return NULL;
 }
 
 static meaning meaning_of(const command *c, const option *o)
 {
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
-        if (!strcmp(meanings[i].name, o->name) && lists(meanings[i].commands, c->name, strlen(c->name)))
+        if (!strcmp(meanings[i].name, o->name) && has_word(meanings[i].commands, c->name, strlen(c->name)))
             return meanings[i];
     return (meaning){c->name, o->name, o->value, o->help};
 }
@@ -181,8 +182,10 @@ static bool complain_unknown(const command *c, const char *word, const char *nam
     int count = 0;
     for (int i = 0; i < option_count; i++)
         if (takes(c, &options[i])) known[count++] = options[i].name;
-    const char *near = nearest_word(name, known, count);
-    if (near)
+    const char *near = nearest_word(name, known, count), *advice = option_advice(name);
+    if (advice)
+        complain("`quern %s` has no option %s: %s", c->name, word, advice);
+    else if (near)
         complain("`quern %s` has no option %s; did you mean --%s?", c->name, word, near);
     else
         complain("`quern %s` has no option %s; `quern %s --help` lists its options", c->name, word, c->name);
@@ -274,7 +277,7 @@ static bool is_result(const option *o)
 }
 
 /* `--json kernels/gelu.qn`: the file to read stands where the file to write belongs. */
-static bool ends_in_source(const char *path)
+bool ends_in_source(const char *path)
 {
     size_t length = strlen(path);
     return length > 3 && !strcmp(path + length - 3, ".qn");
@@ -320,6 +323,13 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
             return complain("--%s would write over %s: name the file of the results first, --%s results.%s", o->name,
                             value, o->name, o->name),
                    false;
+        if (o->kind == LIST && !strncmp(meaning_of(c, o).value, "NAME=", 5) && !strchr(value, '=')) {
+            bool split = i + 1 < count && words[i + 1][0] != '-';
+            return complain("--%s takes %s, not `%s`%s%s%s%s%s%s", o->name, meaning_of(c, o).value, value,
+                            split ? ": --" : "", split ? o->name : "", split ? " " : "", split ? value : "",
+                            split ? "=" : "", split ? words[i + 1] : ""),
+                   false;
+        }
         if (!store(o, value, out)) return false;
     }
     return true;

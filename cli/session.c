@@ -276,9 +276,10 @@ static bool name_of(const char *option, const char *words, char *name, size_t si
     return true;
 }
 
-/* The type that the parameter's declaration or --set gives it; false: open, or not an array of this kernel. */
+/* The type that the parameter's declaration or --set gives it; false: open, or not an array of this kernel. *rank: its
+ * axes, where it is one. */
 static bool wanted_type(const qn_module *module, const char *kernel, const char *name, const arguments *given,
-                        qn_dtype *type)
+                        qn_dtype *type, int *rank)
 {
     int count = qn_kernel_param_count(module, kernel);
     for (int i = 0; i < count; i++) {
@@ -287,6 +288,7 @@ static bool wanted_type(const qn_module *module, const char *kernel, const char 
         if (qn_kernel_param(module, kernel, i, &param, &ignored) != QN_OK || strcmp(param.name, name) != 0) continue;
         size_t length = strlen(param.type);
         const char *words = param.type;
+        *rank = param.rank;
         for (int k = 0; k < given->settings.count; k++)
             if (!strncmp(given->settings.items[k], param.type, length) && given->settings.items[k][length] == '=')
                 words = given->settings.items[k] + length + 1;
@@ -310,22 +312,34 @@ static bool bind(qn_module *module, const char *kernel, qn_call *call, const arg
     }
     for (int i = 0; i < given->inputs.count; i++) {
         const char *words = given->inputs.items[i];
-        qn_npy *file = &inputs->files[inputs->count];
+        const char *path = words + strcspn(words, "=") + 1;
         if (!name_of("in", words, name, sizeof(name), exit_status)) return false;
-        if (qn_npy_read(words + strlen(name) + 1, file, &error) != QN_OK) {
+        qn_npy *file = &inputs->files[inputs->count];
+        qn_array *a = &file->array;
+        int rank = 2;
+        qn_dtype type = QN_F32;
+        bool known = wanted_type(module, kernel, name, given, &type, &rank), table = is_table(path);
+        if (table && !table_read(path, rank, a)) return false;
+        if (!table && qn_npy_read(path, file, &error) != QN_OK) {
             *exit_status = report_error(&error);
             return false;
         }
-        inputs->count++;
-        qn_array *a = &file->array;
-        qn_dtype type;
-        bool convert = wanted_type(module, kernel, name, given, &type) && converts(a->type, type);
-        const int64_t *strides = convert ? NULL : a->strides;
-        if (convert) {
-            remark("%s: %s of %s rounded to %s", name, qn_dtype_name(a->type), words + strlen(name) + 1,
-                   qn_dtype_name(type));
-            a->data = inputs->converted[inputs->count - 1] = convert_array(a, type);
+        void **converted = &inputs->converted[inputs->count++];
+        const int64_t *strides = a->strides;
+        if (table || (known && converts(a->type, type))) {
+            double misfit = 0;
+            *converted = convert_array(a, type, &misfit);
+            if (table) free(a->data);
+            if (!*converted) {
+                complain("%s: %.17g of %s is no %s", name, misfit, path, qn_dtype_name(type));
+                return false;
+            }
+            if (!table)
+                remark("%s: %s of %s %s %s", name, qn_dtype_name(a->type), path,
+                       a->type <= QN_F64 && type != QN_F64 ? "rounded to" : "as", qn_dtype_name(type));
+            a->data = *converted;
             a->type = type;
+            strides = NULL;
         }
         if (qn_call_set_memory(call, name, a->data, a->type, a->rank, a->extents, strides, &error) != QN_OK) {
             *exit_status = report_error(&error);

@@ -18,7 +18,7 @@ static double half_to_double(uint16_t bits)
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-static const char *element_at(const qn_array *array, const int64_t *index)
+const char *element_at(const qn_array *array, const int64_t *index)
 {
     int64_t offset = 0;
     for (int axis = 0; axis < array->rank; axis++) offset += index[axis] * array->strides[axis];
@@ -68,7 +68,7 @@ double element_as_double(const qn_array *array, const int64_t *index)
     return NAN;
 }
 
-static void print_element(const qn_array *array, const int64_t *index, FILE *to)
+void print_element(const qn_array *array, const int64_t *index, int digits, FILE *to)
 {
     if (array->type == QN_I64 || array->type == QN_U64) { /* a double cannot hold them all */
         int64_t whole;
@@ -78,7 +78,7 @@ static void print_element(const qn_array *array, const int64_t *index, FILE *to)
         else
             fprintf(to, "%" PRIu64, (uint64_t)whole);
     } else {
-        fprintf(to, "%.6g", element_as_double(array, index));
+        fprintf(to, "%.*g", digits, element_as_double(array, index));
     }
 }
 
@@ -128,7 +128,7 @@ void summarise_array(const char *name, const qn_array *array, FILE *to)
     memset(index, 0, sizeof(index));
     for (int shown = 0; shown < 8; shown++) {
         fputc(' ', to);
-        print_element(array, index, to);
+        print_element(array, index, 6, to);
         if (!advance(array, index)) break;
     }
     fprintf(to, count > 8 ? " ...\n" : "\n");

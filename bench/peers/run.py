@@ -1,12 +1,12 @@
-"""Quern beside its peers on one machine: the same work through `quern bench`, NumPy, PyTorch (eager and compiled) and
-Triton, as far as they are installed, joined into one table of ratios.
+"""README's first table on this machine: the work of table.qn through `quern bench`, NumPy, PyTorch (eager and compiled)
+and Triton, as far as they are installed.
 
 Usage: python3 bench/peers/run.py [--quern build/quern] [--device cpu|cuda] [--only WORDS] [--seconds S] [--json FILE]
 
 Every figure is a median. Peers are timed as Quern is: after warming up, on several sets of inputs in turn where one would
 fit the last cache, between two events around several calls on a GPU and by the clock around one call on a processor.
-Results are compared with each other first: a peer that disagrees is left out with a remark. Quern's figure is that of its
-fastest variant that is right. The last column is the fastest peer's time over Quern's: above 1 Quern is faster.
+Results are compared with each other first: a peer that disagrees is left out with a remark. The last column is the fastest
+peer's time over Quern's: above 1 Quern is faster.
 """
 import argparse
 import json
@@ -14,12 +14,14 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 import timing
 import workloads
+
+COLUMNS = {"numpy": "NumPy", "torch": "PyTorch eager", "compiled": "torch.compile", "triton": "Triton by hand"}
 
 
 def find(name):
@@ -29,25 +31,24 @@ def find(name):
         return None
 
 
-def quern_time(options, name, sizes):
-    """The fastest right variant: its label and ns; or why there is none."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    source = os.path.join(root, "kernels", workloads.FILES.get(name, name) + ".qn")
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "out.json")
-        command = [options.quern, "bench", source, name, "--device", options.device, "--json", path,
-                   "--seconds", str(options.seconds)]
-        for key, value in sizes.items():
-            command += ["--set", f"{key}={value}"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode == 2:
-            sys.exit(done.stderr.strip())
-        with open(path) as file:
-            rows = [row for row in json.load(file) if row["status"] == "ok"]
-    if not rows:
-        return "no variant is right", None
-    best = min(rows, key=lambda row: row["median_ns"])
-    return best["variant"], best["median_ns"]
+def quern(options, *words):
+    return subprocess.run([options.quern, *words], capture_output=True, text=True)
+
+
+def best_device(options):
+    """The GPU where `quern devices` has one."""
+    devices = json.loads(quern(options, "devices", "--json", "-").stdout or "[]")
+    return "cuda" if any(row["name"] == "cuda" and row["available"] for row in devices) else "cpu"
+
+
+def quern_row(options, name):
+    """What `quern bench` says of the one variant of a block, and its sizes by name."""
+    done = quern(options, "bench", os.path.join(HERE, "table.qn"), name, "--device", options.device, "--json", "-",
+                 "--seconds", str(options.seconds))
+    if done.returncode == 2:
+        sys.exit(done.stderr.strip())
+    row = json.loads(done.stdout)[0]
+    return row, dict(part.split(" = ") for part in row["arguments"].split(", "))
 
 
 def host_timed(function, sets, seconds):
@@ -71,43 +72,43 @@ def device_timed(torch, function, sets, seconds):
     return statistics.median(times)
 
 
-def make_sets(name, sizes, draw, cache_bytes):
-    count = max(1, min(16, -(-4 * cache_bytes // workloads.input_bytes(name, sizes))))
-    return [[draw(shape) for shape in workloads.shapes(name, sizes)] for _ in range(count)]
+def make_sets(inputs, sizes, draw, classes, cache_bytes):
+    count = max(1, min(16, -(-4 * cache_bytes // workloads.input_bytes(inputs, sizes))))
+    return [[classes() if text == "target" else draw(workloads.shape(text, sizes)) for text in inputs] for _ in range(count)]
 
 
-def measure_numpy(np, options, name, sizes, result):
-    generator = np.random.default_rng(7)
-    if workloads.element_bytes(sizes) != 4:
+def measure_numpy(np, options, name, inputs, sizes, result):
+    function = workloads.numpy_functions(np).get(name)
+    if not function or sizes.get("T", "f32") != "f32":
         return
-    function = workloads.numpy_functions(np)[name]
-    sets = make_sets(name, sizes, lambda shape: generator.standard_normal(shape, dtype=np.float32), 32 << 20)
+    generator = np.random.default_rng(7)
+    sets = make_sets(inputs, sizes, lambda shape: generator.standard_normal(shape, dtype=np.float32), None, 32 << 20)
     result["numpy"] = host_timed(function, sets, options.seconds)
 
 
-def measure_torch(torch, options, name, sizes, result):
+def measure_torch(torch, options, name, inputs, sizes, result):
     gpu = options.device != "cpu"
-    dtype = torch.bfloat16 if workloads.element_bytes(sizes) == 2 else torch.float32
-    sets = make_sets(name, sizes, lambda shape: torch.randn(shape, device=options.device, dtype=dtype),
+    dtype = torch.bfloat16 if sizes.get("T") == "bf16" else torch.float32
+    sets = make_sets(inputs, sizes, lambda shape: torch.randn(shape, device=options.device, dtype=dtype),
+                     lambda: torch.randint(int(sizes["cols"]), (int(sizes["rows"]),), device=options.device),
                      (60 if gpu else 32) << 20)
     eager = workloads.torch_functions(torch)[name]
-    peers = {"torch": eager}
-    try:
-        peers["compiled"] = torch.compile(eager, dynamic=False)
-    except Exception as problem:
-        print(f"{name}: torch.compile: {problem}", file=sys.stderr)
+    peers = {"torch": eager, "compiled": torch.compile(eager, dynamic=False)}
     triton = find("triton") if gpu else None
     if triton:
         import triton.language as tl
         function = workloads.triton_functions(torch, triton, tl).get(name)
         if function:
             peers["triton"] = function
+
+    def first(value):
+        return (value[0] if isinstance(value, tuple) else value).float()
+
     with torch.no_grad():
-        expected = eager(*sets[0]).float()
+        expected = first(eager(*sets[0]))
         for label, function in peers.items():
             try:
-                close = torch.allclose(function(*sets[0]).float(), expected, rtol=2e-2, atol=1e-3)
-                if not close:
+                if not torch.allclose(first(function(*sets[0])), expected, rtol=2e-2, atol=1e-3):
                     print(f"{name}: {label} disagrees with eager PyTorch and is left out", file=sys.stderr)
                     continue
                 timed = device_timed if gpu else lambda _, *rest: host_timed(*rest)
@@ -117,17 +118,23 @@ def measure_torch(torch, options, name, sizes, result):
 
 
 def words(ns):
-    return "-" if ns is None else f"{ns * 1e-3:.1f} us" if ns < 1e6 else f"{ns * 1e-6:.2f} ms"
+    return "" if ns is None else f"{ns * 1e-3:.3g} us" if ns < 999500 else f"{ns * 1e-6:.3g} ms"
+
+
+def title(text, sizes):
+    extents = "x".join(value for key, value in sizes.items() if key != "T")
+    return f"{text}, {extents} {sizes.get('T', 'f32')}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quern", default="build/quern")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--only", default="", help="names that contain one of these, separated by commas")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="the GPU where there is one")
+    parser.add_argument("--only", default="", help="bench blocks whose names contain one of these, separated by commas")
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--json")
     options = parser.parse_args()
+    options.device = options.device or best_device(options)
     np, torch = find("numpy"), find("torch")
     if options.device == "cuda" and torch and not torch.cuda.is_available():
         torch = None
@@ -138,22 +145,23 @@ def main():
         if not find(missing):
             print(f"note: {missing} is not installed here: its columns are left out", file=sys.stderr)
     rows = []
-    print("| work | quern | " + "".join(f"{c} | " for c in columns) + "fastest peer / quern |")
-    print("|---|---|" + "---|" * len(columns) + "---|")
-    for name, sizes_of in workloads.SIZES.items():
+    print(f"| on {options.device} | Quern | " + "".join(f"{COLUMNS[c]} | " for c in columns) + "fastest peer / Quern |")
+    print("|---|---|" + "---|" * len(columns) + "---|", flush=True)
+    for name, text, inputs in workloads.WORK:
         if not any(word in name for word in options.only.split(",")):
             continue
-        sizes = sizes_of[options.device]
-        label, ns = quern_time(options, name, sizes)
-        result = {"name": name, "sizes": sizes, "quern": ns, "variant": label}
+        row, sizes = quern_row(options, name)
+        ns = row["median_ns"] if row["status"] == "ok" else None
+        if not ns:
+            print(f"{name}: quern: {row['status']}: {row['message']}", file=sys.stderr)
+        result = {"name": name, "sizes": sizes, "quern": ns}
         if np and options.device == "cpu":
-            measure_numpy(np, options, name, sizes, result)
+            measure_numpy(np, options, name, inputs, sizes, result)
         if torch:
-            measure_torch(torch, options, name, sizes, result)
+            measure_torch(torch, options, name, inputs, sizes, result)
         peers = [result[c] for c in columns if result.get(c)]
-        ratio = f"{min(peers) / ns:.2f}" if peers and ns else "-"
-        size = " ".join(f"{k}={v}" for k, v in sizes.items())
-        print(f"| {name} {size} | {words(ns)} ({label}) | " + "".join(f"{words(result.get(c))} | " for c in columns)
+        ratio = f"{min(peers) / ns:.2f}" if peers and ns else ""
+        print(f"| {title(text, sizes)} | {words(ns)} | " + "".join(f"{words(result.get(c))} | " for c in columns)
               + f"{ratio} |", flush=True)
         rows.append(result)
     if options.json:

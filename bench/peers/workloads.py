@@ -1,23 +1,35 @@
-"""The work that is compared: for each, the bench block of kernels/ that does it, its sizes, and the same in other words.
+"""README's first table in the words of others: for each bench block of table.qn what its inputs are and the same work for
+NumPy, PyTorch and Triton. Sizes are those of the bench block, as Quern printed them.
 
-A workload is a dict: name; file and bench of Quern; settings by device; make(normal, sizes) gives the inputs from a
-function that draws an array of a shape; numpy, torch, triton: functions of those inputs, or None. Names of sizes are
-those of the bench block.
+A row of WORK: bench block, its words, the shapes of its inputs (names of sizes), and the function in PyTorch's words. An
+input called `target` holds classes below `cols`; `gradient` rows are given the gradient of their result last.
 """
 import math
 
-SIZES = {
-    "square": {"cpu": {"n": 1 << 24}, "cuda": {"n": 1 << 26}},
-    "gelu": {"cpu": {"n": 1 << 22}, "cuda": {"n": 1 << 26}},
-    "add": {"cpu": {"n": 1 << 24, "T": "float"}, "cuda": {"n": 1 << 26, "T": "float"}},
-    "softmax": {"cpu": {"rows": 2048, "cols": 1024}, "cuda": {"rows": 16384, "cols": 4096}},
-    "layer_norm": {"cpu": {"rows": 4096, "cols": 1024}, "cuda": {"rows": 32768, "cols": 1024}},
-    "sum": {"cpu": {"n": 1 << 24}, "cuda": {"n": 1 << 28}},
-    "transpose": {"cpu": {"M": 2048, "N": 4096}, "cuda": {"M": 8192, "N": 8192}},
-    "matmul": {"cpu": {"M": 1024, "N": 1024, "K": 1024, "T": "float"},
-               "cuda": {"M": 4096, "N": 4096, "K": 4096, "T": "bf16"}},
-}
-FILES = {"layer_norm": "layernorm"}
+WORK = [
+    ("gelu", "GELU from array code", ["rows cols"]),
+    ("softmax", "softmax", ["rows cols"]),
+    ("softmax_long", "softmax of long rows", ["rows cols"]),
+    ("layer_norm", "layer norm", ["rows cols", "cols", "cols"]),
+    ("layer_norm_gradient", "layer norm and gradient", ["rows cols", "cols", "cols", "rows cols"]),
+    ("cross_entropy_gradient", "cross-entropy and gradient", ["rows cols", "target"]),
+    ("top_8", "the 8 largest of each row", ["rows cols"]),
+    ("product_f32", "product", ["rows cols", "cols cols"]),
+    ("product_bf16", "product", ["rows cols", "cols cols"]),
+    ("attention", "attention, causal", ["B H L D"] * 3),
+    ("attention_gradient", "attention and gradient, causal", ["B H L D"] * 4),
+    ("convolution_f32", "convolution 3x3", ["B C H W", "O C 3 3"]),
+    ("perceptron_step", "training step, 16 layers", ["B D", "16 D D", "B D"]),
+]
+
+
+def shape(text, sizes):
+    return tuple(int(word) if word.isdigit() else int(sizes[word]) for word in text.split())
+
+
+def input_bytes(inputs, sizes):
+    width = 2 if sizes.get("T") in ("bf16", "f16") else 4
+    return sum(math.prod(shape(text, sizes)) * width for text in inputs if text != "target")
 
 
 def numpy_functions(np):
@@ -29,77 +41,81 @@ def numpy_functions(np):
         centred = x - x.mean(-1, keepdims=True)
         return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * gain + bias
 
-    return {"square": lambda x: x * x,
-            "gelu": lambda x: 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x * x * x))),
-            "add": lambda a, b: a + b, "softmax": softmax, "layer_norm": layer_norm, "sum": lambda x: x.sum(),
-            "transpose": lambda x: np.ascontiguousarray(x.T), "matmul": lambda a, b: a @ b}
+    return {"gelu": lambda x: 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x * x * x))),
+            "softmax": softmax, "softmax_long": softmax, "layer_norm": layer_norm, "product_f32": lambda a, b: a @ b,
+            "top_8": lambda x: np.sort(np.partition(x, -8)[:, -8:])[:, ::-1]}
 
 
 def torch_functions(torch):
+    """Each gives the tensor that is compared first."""
     F = torch.nn.functional
-    return {"square": lambda x: x * x,
-            "gelu": lambda x: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x))),
-            "add": lambda a, b: a + b, "softmax": lambda x: F.softmax(x, -1),
-            "layer_norm": lambda x, gain, bias: F.layer_norm(x, x.shape[-1:], gain, bias), "sum": torch.sum,
-            "transpose": lambda x: x.t().contiguous(), "matmul": lambda a, b: a @ b}
+
+    def with_gradient(function, wanted):
+        """The result and the gradients by the first `wanted` inputs; the last input is the gradient of the result."""
+        def both(*inputs):
+            leaves = [x.detach().requires_grad_() for x in inputs[:wanted]]
+            with torch.enable_grad():
+                result = function(*leaves, *inputs[wanted:-1])
+            return (result.detach(), *torch.autograd.grad(result, leaves, inputs[-1]))
+        return both
+
+    def cross_entropy(x, target):
+        leaf = x.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = F.cross_entropy(leaf, target)
+        return (loss.detach(), *torch.autograd.grad(loss, [leaf]))
+
+    def perceptron_step(x, w, target):
+        leaf = w.detach().requires_grad_()
+        with torch.enable_grad():
+            h = x
+            for layer in leaf.unbind():
+                h = F.gelu(h @ layer / math.sqrt(x.shape[1]), approximate="tanh")
+            loss = F.mse_loss(h, target)
+        return w - 0.01 * torch.autograd.grad(loss, [leaf])[0]
+
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def layer_norm(x, gain, bias):
+        return F.layer_norm(x, x.shape[-1:], gain, bias)
+
+    def softmax(x):
+        return F.softmax(x, -1)
+
+    return {"gelu": lambda x: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x))),
+            "softmax": softmax, "softmax_long": softmax, "layer_norm": layer_norm,
+            "layer_norm_gradient": with_gradient(layer_norm, 3), "cross_entropy_gradient": cross_entropy,
+            "top_8": lambda x: x.topk(8)[0], "product_f32": torch.matmul, "product_bf16": torch.matmul,
+            "attention": attention, "attention_gradient": with_gradient(attention, 3),
+            "convolution_f32": lambda x, w: F.conv2d(x, w, padding=1), "perceptron_step": perceptron_step}
 
 
 def triton_functions(torch, triton, tl):
-    """The elementwise ones and the row softmax, as Triton's tutorials write them."""
+    """GELU and the row softmax, as Triton's tutorials write them."""
     @triton.jit
-    def map_kernel(x, y, out, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
-        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    def gelu_kernel(x, out, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         a = tl.load(x + at, mask=at < n)
-        if KIND == 0:
-            r = a * a
-        elif KIND == 1:
-            z = 0.7978845608 * (a + 0.044715 * a * a * a)
-            r = 0.5 * a * (1 + (1 - 2 / (1 + tl.exp(2 * z))))
-        else:
-            r = a + tl.load(y + at, mask=at < n)
-        tl.store(out + at, r, mask=at < n)
+        z = 0.7978845608 * (a + 0.044715 * a * a * a)
+        tl.store(out + at, 0.5 * a * (1 + (1 - 2 / (1 + tl.exp(2 * z)))), mask=at < n)
 
     @triton.jit
     def softmax_kernel(x, out, cols, BLOCK: tl.constexpr):
         at = tl.arange(0, BLOCK)
         row = tl.program_id(0).to(tl.int64) * cols
-        a = tl.load(x + row + at, mask=at < cols, other=-float("inf"))
+        a = tl.load(x + row + at, mask=at < cols, other=-float("inf")).to(tl.float32)
         e = tl.exp(a - tl.max(a, 0))
         tl.store(out + row + at, e / tl.sum(e, 0), mask=at < cols)
 
-    def elementwise(kind):
-        def run(x, y=None):
-            out, n = torch.empty_like(x), x.numel()
-            map_kernel[(triton.cdiv(n, 1024),)](x, x if y is None else y, out, n, kind, 1024)
-            return out
-        return run
+    def gelu(x):
+        out, n = torch.empty_like(x), x.numel()
+        gelu_kernel[(triton.cdiv(n, 1024),)](x, out, n, 1024)
+        return out
 
     def softmax(x):
         out = torch.empty_like(x)
         softmax_kernel[(x.shape[0],)](x, out, x.shape[1], triton.next_power_of_2(x.shape[1]), num_warps=8)
         return out
 
-    return {"square": elementwise(0), "gelu": elementwise(1), "add": elementwise(2), "softmax": softmax}
-
-
-def shapes(name, sizes):
-    """Of the inputs."""
-    if name in ("square", "gelu", "sum"):
-        return [(sizes["n"],)]
-    if name == "add":
-        return [(sizes["n"],)] * 2
-    if name == "softmax":
-        return [(sizes["rows"], sizes["cols"])]
-    if name == "layer_norm":
-        return [(sizes["rows"], sizes["cols"]), (sizes["cols"],), (sizes["cols"],)]
-    if name == "transpose":
-        return [(sizes["M"], sizes["N"])]
-    return [(sizes["M"], sizes["K"]), (sizes["K"], sizes["N"])]
-
-
-def element_bytes(sizes):
-    return 2 if sizes.get("T") in ("bf16", "f16") else 4
-
-
-def input_bytes(name, sizes):
-    return sum(math.prod(shape) for shape in shapes(name, sizes)) * element_bytes(sizes)
+    return {"gelu": gelu, "softmax": softmax}

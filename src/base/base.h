@@ -144,7 +144,19 @@ typedef struct number_words {
 number_words number_words_begin(void);
 void number_words_end(number_words before);
 
-/* map.c: string to pointer, open addressing, keys borrowed. Lives in an arena. */
+/* map.c: things by hash, each a number of the caller's; what is the same is the caller's to say. In an arena. All zero but the
+ * memory: empty. */
+typedef struct hash_index {
+    arena *memory;
+    struct hash_entry *entries;
+    int capacity, count;
+} hash_index;
+void hash_index_add(hash_index *h, uint64_t hash, int number); /* number >= 0 */
+/* The next number that was added with this hash, *at being 0 at first; -1: there is no more. */
+int hash_index_next(const hash_index *h, uint64_t hash, int *at);
+void hash_index_clear(hash_index *h);
+
+/* map.c: string to pointer, keys borrowed. Lives in an arena. */
 typedef struct map map;
 map *map_new(arena *a);
 void *map_get(const map *m, const char *key); /* NULL if absent */

@@ -1,59 +1,101 @@
 /*
- * String to pointer, open addressing with linear probing, grown at two thirds. Keys are borrowed, nothing is removed.
+ * Things by hash: numbers of what the caller keeps, and on top of that string to pointer. Open addressing with linear probing,
+ * grown at two thirds. Nothing is removed but all at once. Keys of maps are borrowed.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
 
 #include <string.h>
 
-typedef struct slot {
+typedef struct hash_entry {
+    uint64_t hash;
+    int number; /* from 1; 0: free */
+} hash_entry;
+
+static void put(hash_index *h, hash_entry e)
+{
+    unsigned mask = (unsigned)h->capacity - 1, at = (unsigned)e.hash & mask;
+    while (h->entries[at].number) at = (at + 1) & mask;
+    h->entries[at] = e;
+}
+
+void hash_index_add(hash_index *h, uint64_t hash, int number)
+{
+    if (h->count * 3 >= h->capacity * 2) {
+        const hash_entry *old = h->entries;
+        int capacity = h->capacity;
+        h->capacity = capacity ? capacity * 2 : 16;
+        h->entries = ARENA_ARRAY(h->memory, hash_entry, h->capacity);
+        for (int i = 0; i < capacity; i++)
+            if (old[i].number) put(h, old[i]);
+    }
+    h->count++;
+    put(h, (hash_entry){hash, number + 1});
+}
+
+int hash_index_next(const hash_index *h, uint64_t hash, int *at)
+{
+    unsigned mask = (unsigned)h->capacity - 1;
+    while (h->capacity) {
+        const hash_entry *e = &h->entries[((unsigned)hash + (unsigned)(*at)++) & mask];
+        if (!e->number) break;
+        if (e->hash == hash) return e->number - 1;
+    }
+    return -1;
+}
+
+void hash_index_clear(hash_index *h)
+{
+    if (h->capacity) memset(h->entries, 0, sizeof(hash_entry) * (size_t)h->capacity);
+    h->count = 0;
+}
+
+typedef struct pair {
     const char *key;
     void *value;
-} slot;
+} pair;
 
 struct map {
-    arena *memory;
-    slot *slots;
-    int capacity, count;
+    hash_index index;
+    pair *pairs;
+    int count, capacity;
 };
-
-static slot *find(slot *slots, int capacity, const char *key)
-{
-    uint64_t i = hash_bytes(key, strlen(key)).low;
-    for (;; i++) {
-        slot *s = &slots[i & (uint64_t)(capacity - 1)];
-        if (!s->key || !strcmp(s->key, key)) return s;
-    }
-}
 
 map *map_new(arena *a)
 {
     map *m = ARENA_NEW(a, map);
-    m->memory = a;
-    m->capacity = 16;
-    m->slots = ARENA_ARRAY(a, slot, m->capacity);
+    m->index.memory = a;
     return m;
+}
+
+static pair *find(const map *m, const char *key, uint64_t hash)
+{
+    for (int at = 0, i; (i = hash_index_next(&m->index, hash, &at)) >= 0;)
+        if (!strcmp(m->pairs[i].key, key)) return &m->pairs[i];
+    return NULL;
+}
+
+static uint64_t hash_of(const char *key)
+{
+    return hash_bytes(key, strlen(key)).low;
 }
 
 void *map_get(const map *m, const char *key)
 {
-    return find(m->slots, m->capacity, key)->value;
+    const pair *p = find(m, key, hash_of(key));
+    return p ? p->value : NULL;
 }
 
 void map_set(map *m, const char *key, void *value)
 {
-    if (m->count * 3 >= m->capacity * 2) {
-        int capacity = m->capacity * 2;
-        slot *slots = ARENA_ARRAY(m->memory, slot, capacity);
-        for (int i = 0; i < m->capacity; i++)
-            if (m->slots[i].key) *find(slots, capacity, m->slots[i].key) = m->slots[i];
-        m->slots = slots;
-        m->capacity = capacity;
+    uint64_t hash = hash_of(key);
+    pair *p = find(m, key, hash), new = {key, value};
+    if (p) {
+        *p = new;
+        return;
     }
-    slot *s = find(m->slots, m->capacity, key);
-    if (!s->key) m->count++;
-    s->key = key;
-    s->value = value;
+    hash_index_add(&m->index, hash, m->count);
+    ARENA_PUSH(m->index.memory, m->pairs, m->count, m->capacity, new);
 }
 
 int map_count(const map *m)

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "base/base.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -62,6 +63,29 @@ static qn_status read_whole(FILE *file, const char *path, size_t limit_bytes, ch
     return QN_OK;
 }
 
+/* The file of that folder whose name is nearest to one that is not there; false: none is near. */
+static bool nearest_file(const char *path, char *out, size_t size)
+{
+    enum { MOST_FILES = 256 };
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *near = NULL;
+    size_t before = (size_t)(name - path);
+    char folder[1024], names[MOST_FILES][64];
+    const char *list[MOST_FILES];
+    int count = 0;
+    if (before >= sizeof(folder)) return false;
+    snprintf(folder, sizeof(folder), "%.*s", before ? (int)before : 1, before ? path : ".");
+    DIR *files = *name ? opendir(folder) : NULL;
+    for (struct dirent *d; files && count < MOST_FILES && (d = readdir(files));) {
+        if (d->d_name[0] == '.' || strlen(d->d_name) >= sizeof(names[0])) continue;
+        list[count] = strcpy(names[count], d->d_name);
+        count++;
+    }
+    if (files) closedir(files);
+    near = suggest_name(name, list, count);
+    if (near) snprintf(out, size, "%.*s%s", (int)before, path, near);
+    return near != NULL;
+}
+
 FILE *file_open_plain(const char *path)
 {
     int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -78,7 +102,13 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
     FILE *file = file_open_plain(path);
     struct stat about = {0};
     const char *wrong = NULL;
-    if (!file) return error_set(error, QN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+    if (!file) {
+        char near[1200];
+        int reason = errno;
+        bool found = reason == ENOENT && nearest_file(path, near, sizeof(near));
+        return error_set(error, QN_BAD_FILE, "cannot open %s: %s%s%s%s", path, strerror(reason),
+                         found ? "; did you mean " : "", found ? near : "", found ? "?" : "");
+    }
     int number = fileno(file), flags = fcntl(number, F_GETFL);
     if (fstat(number, &about) == 0 && S_ISDIR(about.st_mode)) wrong = "a folder, not a file";
     if (S_ISFIFO(about.st_mode) && poll(&(struct pollfd){.fd = number, .events = POLLIN}, 1, WRITER_MS) == 0)

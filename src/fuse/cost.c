@@ -68,6 +68,7 @@ static double row_waste(const loop *p)
     if (!p->b->options->gpu) return 1;
     if (p->shape != LOOP_ROW || p->turned)
         return p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 3 : 1;
+    if (loop_is_line(p)) return 1;
     int last = p->space.axis_count - 1;
     while (last > 0 && !(p->inner >> last & 1)) last--;
     int64_t row = p->space.axis_count ? p->space.axes[last].extent : 1;

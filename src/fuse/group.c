@@ -20,30 +20,23 @@ typedef struct candidate {
 
 /* ---- refusals ---- */
 
-static unsigned pair_hash(int a, int b)
+static uint64_t pair_hash(int a, int b)
 {
     return (unsigned)a * 2654435761u ^ (unsigned)b * 40503u;
 }
 
-static refusal *refusal_find(const planner *p, int a, int b)
+static const refusal *refusal_find(const planner *p, int a, int b)
 {
-    unsigned mask = (unsigned)p->refusal_size - 1, at = pair_hash(a, b) & mask;
-    while (p->refusals[at].a && (p->refusals[at].a != a || p->refusals[at].b != b)) at = (at + 1) & mask;
-    return &p->refusals[at];
+    for (int at = 0, i; (i = hash_index_next(&p->refusal_index, pair_hash(a, b), &at)) >= 0;)
+        if (p->refusals[i].a == a && p->refusals[i].b == b) return &p->refusals[i];
+    return NULL;
 }
 
 static void refusal_add(planner *p, int a, int b, const char *why)
 {
-    if (p->refusal_count * 2 >= p->refusal_size) {
-        refusal *old = p->refusals;
-        int size = p->refusal_size;
-        p->refusal_size *= 2;
-        p->refusals = ARENA_ARRAY(p->memory, refusal, p->refusal_size);
-        for (int i = 0; i < size; i++)
-            if (old[i].a) *refusal_find(p, old[i].a, old[i].b) = old[i];
-    }
-    *refusal_find(p, a, b) = (refusal){a, b, why};
-    p->refusal_count++;
+    refusal new = {a, b, why};
+    hash_index_add(&p->refusal_index, pair_hash(a, b), p->refusal_count);
+    ARENA_PUSH(p->memory, p->refusals, p->refusal_count, p->refusal_capacity, new);
 }
 
 /* ---- order ---- */
@@ -262,7 +255,7 @@ static const char *join(planner *p, int a, int b, arena *scratch)
 static bool try_join(planner *p, int a, int b)
 {
     int stamp_a = p->cells[a].stamp, stamp_b = p->cells[b].stamp;
-    if (refusal_find(p, stamp_a, stamp_b)->a) return false;
+    if (refusal_find(p, stamp_a, stamp_b)) return false;
     arena *scratch = arena_new();
     const char *why = join(p, a, b, scratch);
     arena_free(scratch);
@@ -287,7 +280,7 @@ typedef struct candidates {
 static void add_candidate(const planner *p, candidates *list, arena *scratch, int64_t bytes, int a, int b)
 {
     if (a == b || p->cells[a].dead || p->cells[b].dead) return;
-    if (refusal_find(p, p->cells[a].stamp, p->cells[b].stamp)->a) return;
+    if (refusal_find(p, p->cells[a].stamp, p->cells[b].stamp)) return;
     candidate c = {bytes, a, b};
     ARENA_PUSH(scratch, list->items, list->count, list->capacity, c);
 }
@@ -334,9 +327,9 @@ static bool join_round(planner *p, round_kind kind)
 
 static void join_all(planner *p)
 {
-    p->refusal_size = 256;
-    p->refusal_count = 0;
-    p->refusals = ARENA_ARRAY(p->memory, refusal, p->refusal_size);
+    p->refusals = NULL;
+    p->refusal_count = p->refusal_capacity = 0;
+    p->refusal_index = (hash_index){.memory = p->memory};
     while (join_round(p, ROUND_PRODUCTS)) continue;
     do {
         while (join_round(p, ROUND_READERS)) continue;
@@ -364,8 +357,8 @@ const char *group_boundary(const planner *p, node n, const cell *producer, const
 {
     if (p->options->mode == FUSE_EAGER) return "each op has its own kernel";
     const refusal *r = refusal_find(p, producer->stamp, consumer->stamp);
-    if (!r->a) r = refusal_find(p, consumer->stamp, producer->stamp);
-    if (r->a) return r->why;
+    if (!r) r = refusal_find(p, consumer->stamp, producer->stamp);
+    if (r) return r->why;
     if (graph_get(p->g, n)->code == GRAPH_RESULT) return "it comes from a kernel of a module";
     if (group_is_barrier(p, producer) || group_is_barrier(p, consumer)) return "its kernel stands alone";
     return "reading it costs less than computing it again";

@@ -214,6 +214,8 @@ static int parameters(const loop *p)
     return count;
 }
 
+#define BETWEEN_ROW 1008 /* longer rows belong to several warps */
+
 /* Does the kernel lose more than the joining saves? */
 static bool is_worth(loop *p)
 {
@@ -225,6 +227,10 @@ static bool is_worth(loop *p)
     int64_t row = space_count(&p->space, p->inner), held = row > 1024 ? rows_held(p) * row : 0;
     if (held > (row > 16384 ? HELD_CLUSTER : HELD_BLOCK) && row <= 1 << 18)
         return refuse(p->b, "its rows would not fit the registers and the shared memory");
+    /* Sums of columns stay with their threads while rows begin elsewhere each time: nothing would go by vectors, and all that
+     * is held would be too much for single elements. */
+    if (p->shape == LOOP_BOTH && row > BETWEEN_ROW && loop_begins_between(p))
+        return refuse(p->b, "rows begin between vectors, and sums over rows would keep them from that");
     return true;
 }
 
@@ -305,9 +311,10 @@ static unroll_kind most_unrolled(const builder *b, const group *grp)
 }
 
 /* In columns of a few elements, as of a window, threads of a GPU have more to join than to fold: estimates do not say that,
- * so such a fold has to be much faster than the chain. */
+ * so such a fold has to be much faster than the chain. Rows of a line are read and folded once: of equal ones the better. */
 static double joining(const loop *p)
 {
+    if (loop_is_line(p)) return 0.9;
     return p->b->options->gpu && p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 2 : 1;
 }
 
@@ -370,18 +377,23 @@ int *loop_fold_depths(const loop *p)
     return depth;
 }
 
+bool *loop_needed(const loop *p)
+{
+    const trace *t = p->t;
+    bool *needed = ARENA_ARRAY(p->b->memory, bool, t->term_count);
+    for (int i = 0; i < p->output_count; i++) needed[p->outputs[i].term] = true;
+    for (int i = t->term_count - 1; i > 0; i--)
+        for (int k = 0; needed[i] && k < t->terms[i].input_count; k++) needed[t->terms[i].inputs[k]] = true;
+    return needed;
+}
+
 void loop_lower_folds(const loop *p, lowering *l, frame *f)
 {
     const trace *t = p->t;
     const int *depth = loop_fold_depths(p);
-    bool *needed = ARENA_ARRAY(p->b->memory, bool, t->term_count);
+    const bool *needed = loop_needed(p);
     int deepest = 0;
-    for (int i = 0; i < p->output_count; i++) needed[p->outputs[i].term] = true;
-    for (int i = t->term_count - 1; i > 0; i--) {
-        if (!needed[i]) continue;
-        for (int k = 0; k < t->terms[i].input_count; k++) needed[t->terms[i].inputs[k]] = true;
-        deepest = MAXIMUM(deepest, depth[i]);
-    }
+    for (int i = 1; i < t->term_count; i++) deepest = MAXIMUM(deepest, needed[i] ? depth[i] : 0);
     for (int stage = 1; stage <= deepest; stage++)
         for (int i = 1; i < t->term_count; i++)
             if (needed[i] && depth[i] == stage && loop_is_row_fold(p, &t->terms[i])) lower_term(l, f, i);

@@ -52,6 +52,13 @@ bool loop_is_fold(const loop *p, node n);                    /* ... a fold of th
 unsigned loop_folded_axes(const loop *p, node n);            /* of the space, of a fold */
 unsigned loop_map_axes(const loop *p, const index_map *map); /* of the space that it depends on */
 
+/* Many short rows, one behind the other, that begin between vectors of memory: threads of a GPU load and store them
+ * together, and each has one. Their length is in the text. */
+bool loop_is_line(const loop *p);
+
+/* Do inner lines of some array begin between vectors of memory? */
+bool loop_begins_between(const loop *p);
+
 /* strip.c: the loop with several results at each place; NULL: that saves nothing. */
 loop *loop_strip(const loop *p);
 
@@ -74,6 +81,7 @@ int loop_axes(const loop *p, const lowering *l, unsigned axes, int *out);
 lowering *loop_begin(const loop *p);
 bool loop_is_row_fold(const loop *p, const term *x);
 int *loop_fold_depths(const loop *p); /* by term: how many row folds are below it at most, one inside the other */
+bool *loop_needed(const loop *p);     /* by term: an output is computed from it */
 /* All row folds that the outputs need, those first that wait for fewest others: what waits for nothing between them
  * shares a pass over the row. */
 void loop_lower_folds(const loop *p, lowering *l, frame *f);

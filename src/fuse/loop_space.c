@@ -233,3 +233,46 @@ bool loop_spread_maps(loop *p)
     } while (p->t->cut_axis < 0 && guess_maps(p));
     return p->t->cut_axis < 0;
 }
+
+/* Does a place follow the row element by element, and row after row, or not along one of both? */
+static bool lies_in_line(const affine *place, int row, int inner, int64_t length)
+{
+    int64_t down = place->factor[row], along = place->factor[inner];
+    return !affine_has_atoms(place) && (!down || !along || (along == 1 && down == length));
+}
+
+bool loop_is_line(const loop *p)
+{
+    enum { LINE_MOST = 63 };
+    int inner = p->space.axis_count - 1, row = inner - 1;
+    if (p->shape != LOOP_ROW || !p->b->options->gpu || p->turned || p->inner != 1u << inner || row < 0) return false;
+    int64_t length = p->space.axes[inner].extent;
+    if (length < 2 || length > LINE_MOST || length % 4 == 0) return false;
+    if (space_count(&p->space, p->outer) < SMALL_FOLD_RESULTS) return false;
+    while (row > 0 && p->space.axes[row].extent == 1) row--;
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind != TERM_ACCESS) continue;
+        const fuse_leaf *leaf = &p->b->leaves[x->n];
+        affine place = index_linear(x->map, &graph_get(p->t->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
+        if (x->guarded || !lies_in_line(&place, row, inner, length)) return false;
+    }
+    for (int i = 0; i < p->output_count; i++) {
+        affine place = index_linear(&p->outputs[i].map, &graph_get(p->t->g, p->outputs[i].n)->shape, NULL);
+        if (!lies_in_line(&place, row, inner, length)) return false;
+    }
+    return true;
+}
+
+bool loop_begins_between(const loop *p)
+{
+    enum { VECTOR_BYTES = 16 };
+    int64_t row = space_count(&p->space, p->inner);
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind == TERM_ACCESS && x->axes & p->inner && x->axes & p->outer &&
+            row * dtypes[graph_get(p->t->g, x->n)->elem].size_bytes % VECTOR_BYTES)
+            return true;
+    }
+    return false;
+}

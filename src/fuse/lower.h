@@ -38,6 +38,7 @@ typedef struct frame {
     value mask;                  /* which elements exist; 0: not asked for yet */
     bool inside;                 /* lower_whole held: no coordinate of the tile leaves what it goes through */
     bool turns;                  /* what lies along its first axis is loaded in its own order, and turned */
+    bool lines;                  /* rows that lie one behind the other are loaded and stored as one line */
     bool rows_inside;            /* it held for coordinates that are the same for the whole tile */
 } frame;
 

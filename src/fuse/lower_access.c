@@ -18,6 +18,7 @@ typedef struct reach {
     value operands[3 + 3 * MAX_RANK];
     int operand_count;
     unsigned tile_axes;
+    int64_t line; /* elements of all rows of the tile, which are one line of memory; 0: they are not */
 } reach;
 
 static void reach_scalar(reach *r, value at, bool safe)
@@ -183,6 +184,37 @@ static void reach_digits(lowering *l, frame *f, param_kind kind, node base, cons
     }
 }
 
+/* Rows of the frame that lie one behind the other: its two axes are one axis of the view. axes: stride and kernel axis, the
+ * widest first. */
+static bool reach_line(lowering *l, frame *f, param_kind kind, node base, const affine *place, int64_t (*axes)[2],
+                       int count, reach *r)
+{
+    if (!f->lines || count < 2) return false;
+    int order[MAX_RANK], row = (int)axes[count - 2][1], inner = (int)axes[count - 1][1];
+    const lower_axis *x = &f->axes[row], *y = &f->axes[inner];
+    if (!x->tile || x->tile_axis != 0 || !y->tile || y->tile_axis != 1 || axes[count - 1][0] != 1 ||
+        axes[count - 2][0] != f->dims[1])
+        return false;
+    fuse_argument view = {.base = base, .rank = count - 1, .offset = place->constant};
+    for (int i = 0; i < count - 2; i++) {
+        order[i] = (int)axes[i][1];
+        view.extents[i] = l->extents[order[i]];
+        view.strides[i] = axes[i][0];
+    }
+    order[count - 2] = -1;
+    view.extents[count - 2] = l->extents[row] * f->dims[1];
+    view.strides[count - 2] = 1;
+    r->access.array = lower_array(l, kind, base, &view, order, NULL);
+    if (r->access.array < 0) return true;
+    for (int i = 0; i < count - 2; i++) reach_scalar(r, f->axes[order[i]].start, true);
+    value length = lower_integer(l, f->block, f->dims[1]);
+    value start = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){x->start, length}, 2, 0);
+    reach_slice(l, f, r, start, 0, 0, false);
+    r->tile_axes = 3;
+    r->line = f->dims[0] * f->dims[1];
+    return true;
+}
+
 /* Everything of a place in memory that depends on kernel axes alone: one strided view. */
 static void reach_view(lowering *l, frame *f, param_kind kind, node base, const affine *place, const family *near,
                        reach *r)
@@ -201,6 +233,7 @@ static void reach_view(lowering *l, frame *f, param_kind kind, node base, const 
         axes[count++][1] = i;
     }
     qsort(axes, (size_t)count, sizeof(axes[0]), by_stride);
+    if (!first && reach_line(l, f, kind, base, place, axes, count, r)) return;
     if (first + count > MAX_RANK) {
         l->why = "a window has more axes than an array can have";
         return;
@@ -379,10 +412,27 @@ static bool is_turned(const frame *f, const reach *r)
     return r->access.kind[last] == INDEX_SLICE && r->access.result_axis[last] == 0;
 }
 
+/* The same elements, in another shape. */
+static value reshape(lowering *l, frame *f, value v, tile_type type)
+{
+    tile_op *op = tile_op_new(l->k, OP_RESHAPE, &v, 1);
+    value y = tile_result(l->k, op, type);
+    tile_append(l->k, f->block, op);
+    return y;
+}
+
+static tile_type line_type(dtype elem, int64_t count)
+{
+    tile_type type = scalar_type(elem);
+    type.rank = 1;
+    type.dims[0] = count;
+    return type;
+}
+
 static value load(lowering *l, frame *f, reach *r, dtype elem)
 {
     bool turned = is_turned(f, r);
-    tile_type type = frame_type(f, elem, r->tile_axes), own = type;
+    tile_type type = frame_type(f, elem, r->tile_axes), own = r->line ? line_type(elem, r->line) : type;
     for (int i = 0; turned && i < 2; i++) own.dims[i] = type.dims[1 - i];
     for (int i = 0; turned && i < r->access.rank; i++)
         if (r->access.kind[i] == INDEX_SLICE) r->access.result_axis[i] = 1 - r->access.result_axis[i];
@@ -390,6 +440,7 @@ static value load(lowering *l, frame *f, reach *r, dtype elem)
     op->attr.access = r->access;
     value v = tile_result(l->k, op, own);
     tile_append(l->k, f->block, op);
+    if (r->line) return reshape(l, f, v, type);
     if (!turned) return v;
     tile_op *turn = tile_op_new(l->k, OP_PERMUTE, &v, 1);
     turn->attr.axes[0] = 1;
@@ -418,6 +469,7 @@ static void store(lowering *l, frame *f, reach *r, value v, node n)
 {
     memmove(r->operands + 1, r->operands, sizeof(value) * (size_t)r->operand_count);
     r->operands[0] = lower_broadcast(l, f, v, r->tile_axes);
+    if (r->line) r->operands[0] = reshape(l, f, r->operands[0], line_type(tile_type_of(l->k, v).elem, r->line));
     r->access.first_index = 1;
     tile_op *op = tile_op_new(l->k, OP_STORE, r->operands, r->operand_count + 1);
     op->attr.access = r->access;

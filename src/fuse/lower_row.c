@@ -12,6 +12,8 @@
 #define ROW_HELD 32768 /* ... so many elements of them at most */
 #define SECTOR_BYTES 32
 #define ROW_ACROSS 4096 /* ... and up to here its length is a constant of the kernel, so that threads hold it */
+#define LINE_ROWS 64    /* rows of a line (loop_is_line) at least, and at most */
+#define LINE_ROWS_MOST 512
 
 /* Rows in one program. */
 static int64_t rows_together(const loop *p, const lowering *l, int inner, int outer_count)
@@ -60,6 +62,14 @@ static int64_t columns_together(const loop *p, const lowering *l, int inner)
     return width;
 }
 
+/* Rows of a line: several vectors of it for each thread. */
+static int64_t line_rows(int64_t length)
+{
+    int64_t rows = LINE_ROWS;
+    while (rows < LINE_ROWS_MOST && rows * length < 2048) rows *= 2;
+    return rows;
+}
+
 static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *outer, int outer_count, fuse_kernel *out,
                             qn_error *error)
 {
@@ -67,6 +77,8 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
     int64_t blocks[SPACE_AXES], rows = turned ? columns_together(p, l, inner) : rows_together(p, l, inner, outer_count);
     value starts[SPACE_AXES];
     frame *f = lower_frame(l, NULL, NULL);
+    f->lines = loop_is_line(p) && l->extents[outer[outer_count - 1]] >= LINE_ROWS;
+    if (f->lines) rows = line_rows(l->extents[inner]);
     for (int i = 0; i < outer_count; i++) blocks[i] = 1;
     if (rows > 1) blocks[outer_count - 1] = rows;
     loop_programs(l, f, outer, blocks, outer_count, 0, 0, starts);
@@ -75,9 +87,12 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
     f->dims[0] = f->dims[1] = rows;
     f->dims[along] = -(int64_t)lower_extent(l, inner);
     bool constant = l->extents[inner] <= (holds_rows(p) ? ROW_ACROSS : 256);
-    if (turned && gpu && constant) f->dims[along] = l->extents[inner];
+    if ((turned && gpu && constant) || f->lines) f->dims[along] = l->extents[inner];
     if (rows > 1) frame_tile(f, outer[outer_count - 1], 1 - along, starts[outer_count - 1], true);
     frame_tile(f, inner, along, 0, false);
+    const bool *needed = loop_needed(p);
+    for (int i = 1; i < p->t->term_count && f->lines; i++) /* all lines are on their way before the first is used */
+        if (p->t->terms[i].kind == TERM_ACCESS && needed[i]) lower_term(l, f, i);
     loop_lower_folds(p, l, f);
     for (int i = 0; i < p->output_count; i++) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
     lower_checks(l, f);

@@ -27,7 +27,7 @@ typedef struct cell {
 
 /* Two cells (by stamp) that do not go together. */
 typedef struct refusal {
-    int a, b; /* 0: free */
+    int a, b;
     const char *why;
 } refusal;
 
@@ -61,7 +61,8 @@ typedef struct planner {
     bool frugal;     /* ops are not joined where that keeps more in memory at once */
     double eager_ns; /* estimated: every op a kernel of its own */
     refusal *refusals;
-    int refusal_count, refusal_size;
+    int refusal_count, refusal_capacity;
+    hash_index refusal_index;
 } planner;
 
 #define FOLLOW_MOST 64       /* views and cheap arithmetic, one upon the other, until one is put into memory */

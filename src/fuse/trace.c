@@ -9,7 +9,7 @@
 
 /* A node at a map, followed once. */
 typedef struct trace_visit {
-    node n; /* 0: free */
+    node n;
     int guard;
     const index_map *map;
     int term;
@@ -27,10 +27,7 @@ trace *trace_new(arena *memory, const graph *g, const bool *in_memory, const fus
     t->term_capacity = 32;
     t->terms = ARENA_ARRAY(memory, term, t->term_capacity);
     t->term_count = 1;
-    t->table_size = 64;
-    t->table = ARENA_ARRAY(memory, int, t->table_size);
-    t->visit_size = 64;
-    t->visits = ARENA_ARRAY(memory, trace_visit, t->visit_size);
+    t->term_index.memory = t->visit_index.memory = memory;
     t->cut_axis = -1;
     return t;
 }
@@ -70,27 +67,26 @@ static const index_map *map_intern(trace *t, const index_map *m)
     return copy;
 }
 
-static trace_visit *visit_find(trace *t, node n, const index_map *m)
+static uint64_t visit_hash(const trace *t, node n, const index_map *m)
 {
-    unsigned mask = (unsigned)t->visit_size - 1, at = (unsigned)mix(mix(n, (uintptr_t)m), (uint64_t)t->guard) & mask;
-    for (; t->visits[at].n; at = (at + 1) & mask)
-        if (t->visits[at].n == n && t->visits[at].map == m && t->visits[at].guard == t->guard) break;
-    return &t->visits[at];
+    return mix(mix(n, (uintptr_t)m), (uint64_t)t->guard);
+}
+
+/* What the node at the map became before; 0: it was not followed yet. */
+static int visit_find(const trace *t, node n, const index_map *m)
+{
+    for (int at = 0, i; (i = hash_index_next(&t->visit_index, visit_hash(t, n, m), &at)) >= 0;) {
+        const trace_visit *v = &t->visits[i];
+        if (v->n == n && v->map == m && v->guard == t->guard) return v->term;
+    }
+    return 0;
 }
 
 static void visit_add(trace *t, node n, const index_map *m, int x)
 {
-    *visit_find(t, n, m) = (trace_visit){n, t->guard, m, x};
-    if (++t->visit_count * 2 < t->visit_size) return;
-    trace_visit *old = t->visits;
-    int size = t->visit_size, guard = t->guard;
-    t->visit_size *= 2;
-    t->visits = ARENA_ARRAY(t->memory, trace_visit, t->visit_size);
-    for (int i = 0; i < size; i++) {
-        t->guard = old[i].guard;
-        if (old[i].n) *visit_find(t, old[i].n, old[i].map) = old[i];
-    }
-    t->guard = guard;
+    trace_visit visit = {n, t->guard, m, x};
+    hash_index_add(&t->visit_index, visit_hash(t, n, m), t->visit_count);
+    ARENA_PUSH(t->memory, t->visits, t->visit_count, t->visit_capacity, visit);
 }
 
 /* ---- terms ---- */
@@ -135,30 +131,17 @@ static bool term_same(const term *a, const term *b)
     return affine_same(&a->index, &b->index);
 }
 
-static void table_grow(trace *t)
-{
-    t->table_size *= 2;
-    t->table = ARENA_ARRAY(t->memory, int, t->table_size);
-    for (int i = 1; i < t->term_count; i++) {
-        unsigned at = (unsigned)term_hash(&t->terms[i]) & (unsigned)(t->table_size - 1);
-        while (t->table[at]) at = (at + 1) & (unsigned)(t->table_size - 1);
-        t->table[at] = i;
-    }
-}
-
 static int term_add(trace *t, term *x)
 {
-    unsigned at = (unsigned)term_hash(x) & (unsigned)(t->table_size - 1);
-    for (; t->table[at]; at = (at + 1) & (unsigned)(t->table_size - 1))
-        if (term_same(&t->terms[t->table[at]], x)) return t->table[at];
+    uint64_t hash = term_hash(x);
+    for (int at = 0, i; (i = hash_index_next(&t->term_index, hash, &at)) >= 0;)
+        if (term_same(&t->terms[i], x)) return i;
     if (t->term_count >= TRACE_MOST_TERMS) trace_fail(t, "the kernel would be too long");
     for (int i = 0; i < x->input_count; i++) x->axes |= t->terms[x->inputs[i]].axes;
     if (x->map) x->map = map_intern(t, x->map);
-    t->table[at] = t->term_count;
+    hash_index_add(&t->term_index, hash, t->term_count);
     ARENA_PUSH(t->memory, t->terms, t->term_count, t->term_capacity, *x);
-    int id = t->term_count - 1;
-    if (t->term_count * 2 > t->table_size) table_grow(t);
-    return id;
+    return t->term_count - 1;
 }
 
 dtype trace_elem(dtype elem)
@@ -335,9 +318,8 @@ int trace_node(trace *t, node n, const index_map *m)
     if (t->why || t->cut_axis >= 0) return 0;
     const graph_node *x = graph_get(t->g, n);
     m = map_intern(t, m);
-    trace_visit *old = visit_find(t, n, m);
-    if (old->n) return old->term;
-    int id;
+    int id = visit_find(t, n, m);
+    if (id) return id;
     if (t->in_memory[n]) {
         int guard = guard_strip(t, n, m);
         term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = guard != 0};

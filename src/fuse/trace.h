@@ -66,11 +66,12 @@ typedef struct trace {
     space space;
     term *terms; /* [0] is unused */
     int term_count, term_capacity;
-    int *table, table_size; /* of terms, by hash */
+    hash_index term_index;  /* of terms */
     const index_map **maps; /* each map once */
     int map_count, map_capacity;
-    struct trace_visit *visits; /* what a node at a map became, by hash */
-    int visit_count, visit_size;
+    struct trace_visit *visits; /* what a node at a map became */
+    int visit_count, visit_capacity;
+    hash_index visit_index;
     int atoms[SPACE_ATOMS]; /* terms whose values are the atoms */
     unsigned atom_axes[SPACE_ATOMS];
     int atom_count;

@@ -23,28 +23,18 @@ graph *graph_new(arena *memory)
     g->node_count = 1;
     g->node_capacity = 256;
     g->nodes = ARENA_ARRAY(memory, graph_node, g->node_capacity);
-    g->table_size = 1024;
-    g->table = ARENA_ARRAY(memory, node, g->table_size);
+    g->by_hash.memory = memory;
     g->range_count = 1;
     g->range_capacity = 8;
     g->ranges = ARENA_ARRAY(memory, graph_range, g->range_capacity);
     return g;
 }
 
-static void chain_all(graph *g)
-{
-    memset(g->table, 0, sizeof(node) * (size_t)g->table_size);
-    for (int i = 1; i < g->node_count; i++) {
-        node *chain = &g->table[g->nodes[i].hash & (uint64_t)(g->table_size - 1)];
-        g->nodes[i].next = *chain;
-        *chain = (node)i;
-    }
-}
-
 void graph_truncate(graph *g, int node_count)
 {
     g->node_count = MAXIMUM(node_count, 1);
-    chain_all(g);
+    hash_index_clear(&g->by_hash);
+    for (int i = 1; i < g->node_count; i++) hash_index_add(&g->by_hash, g->nodes[i].hash, i);
 }
 
 int64_t shape_count(const shape *s)
@@ -130,24 +120,16 @@ node graph_intern(graph *g, graph_node *n)
 {
     if (g->status) return 0;
     n->hash = n->code == GRAPH_KERNEL ? mix(n->attr.kernel->identity, n->inputs ? n->inputs[0] : 0) : hash_of(n);
-    node *chain = &g->table[n->hash & (uint64_t)(g->table_size - 1)];
-    for (node old = *chain; old; old = g->nodes[old].next)
-        if (same_node(&g->nodes[old], n)) return old;
+    for (int at = 0, old; (old = hash_index_next(&g->by_hash, n->hash, &at)) >= 0;)
+        if (same_node(&g->nodes[old], n)) return (node)old;
     if (g->node_count == g->node_capacity)
         g->nodes = arena_grow(g->memory, g->nodes, (size_t)g->node_count, &g->node_capacity, sizeof(graph_node));
-    if (g->node_count > g->table_size) {
-        g->table_size *= 4;
-        g->table = ARENA_ARRAY(g->memory, node, g->table_size);
-        chain_all(g);
-        chain = &g->table[n->hash & (uint64_t)(g->table_size - 1)];
-    }
     node *inputs = n->input_count ? ARENA_ARRAY(g->memory, node, n->input_count) : NULL;
     if (inputs) memcpy(inputs, n->inputs, sizeof(node) * (size_t)n->input_count);
     n->inputs = inputs;
     n->site = g->site;
     n->label = g->label;
-    n->next = *chain;
-    *chain = (node)g->node_count;
+    hash_index_add(&g->by_hash, n->hash, g->node_count);
     g->nodes[g->node_count] = *n;
     return (node)g->node_count++;
 }

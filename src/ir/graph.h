@@ -111,15 +111,13 @@ typedef struct graph_node {
     graph_site site;
     const char *label; /* what the user called: "softmax"; for reading only; NULL: the op itself */
     uint64_t hash;
-    node next; /* of its hash chain */
 } graph_node;
 
 struct graph {
     arena *memory;
     graph_node *nodes; /* [0] is unused */
     int node_count, node_capacity;
-    node *table; /* hash chains */
-    int table_size;
+    hash_index by_hash;
     graph_site site;     /* given to new nodes */
     const char *label;   /* given to new nodes */
     graph_range *ranges; /* [0] is none */

@@ -189,8 +189,10 @@ static void swap_bytes(unsigned char *data, int64_t bytes, int size)
 static qn_status read_preamble(FILE *file, reader *r, int64_t file_bytes, char **words, qn_error *error)
 {
     unsigned char start[12];
-    if (fread(start, 1, 10, file) != 10 || memcmp(start, magic, sizeof(magic)))
-        return fault(r, "it does not begin as one");
+    size_t got = fread(start, 1, 10, file);
+    if (got >= 4 && !memcmp(start, "PK\3\4", 4))
+        return fault(r, "it is an archive (.npz, .pt): write one array with np.save");
+    if (got != 10 || memcmp(start, magic, sizeof(magic))) return fault(r, "it does not begin as one");
     int major = start[6];
     size_t length = start[8] | (size_t)start[9] << 8;
     int64_t before = 10;

@@ -262,5 +262,8 @@ says out '(`bins` on ref, rounded to its own types; tolerance 0: integers must b
 # peers: without any of them the table has Quern alone
 holds "peers" python3 bench/peers/run.py --quern "$quern" --only nothing
 holds "peers explain themselves" python3 bench/peers/run.py --help
+sed -n 's/^bench \([a-z_0-9]*\) .*/\1/p' bench/peers/table.qn >"$work/blocks"
+sed -n 's/^    ("\([a-z_0-9]*\)", .*/\1/p' bench/peers/workloads.py >"$work/rows"
+holds "every block of the peers' table has its row" cmp "$work/blocks" "$work/rows"
 
 finish

@@ -56,6 +56,21 @@ try 0 run - --device cpu --out y=-
 says out "NUMPY"
 try 0 profile file.qn copy --device cpu --runs 1
 says err "n = 300, of its bench; others with --set"
+# show, tune, run and profile take the sizes of the bench alike: those of the device.
+cat >sizes.qn <<'END'
+kernel copy(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B))  tune (B in {64, 128}) { y[program(0) * B : B] = x[program(0) * B : B]; }
+tensor twice(float x[n]) { return 2 * x; }
+bench copy (n = 1 << 30) on cpu (n = 300) { copy }
+bench twice (n = 1 << 30) on cpu (n = 300) { twice }
+END
+for words in "run sizes.qn copy" "run sizes.qn twice" "profile sizes.qn copy --runs 1" "profile sizes.qn twice --runs 1" \
+    "show sizes.qn copy --stage c" "show sizes.qn copy --stage loops" "show sizes.qn twice --stage graph" \
+    "show sizes.qn twice --stage fusion" "show sizes.qn twice --stage fusion --device cuda" "tune sizes.qn copy --budget 0.1s"; do
+    try 0 $words
+    case $words in *cuda | *loops) size=1073741824 ;; *) size=300 ;; esac
+    cat out >>err
+    says err "n = $size"
+done
 try 0 bench - --device cpu --seconds 0.01 --json -
 [ "$(head -c 1 out)" = "[" ]
 passed=$((passed + !$?)) failed=$((failed + $?))

@@ -30,7 +30,7 @@ done
 if [ -f "$build/build.ninja" ]; then
     ninja -C "$build" -t commands product >"$work/commands"
     holds "the product has the command" grep -q ' -o quern ' "$work/commands"
-    holds "the product has no tests" sh -c "! grep -qE '/tests/|/bench/' '$work/commands'"
+    holds "the product has no tests" sh -c "! grep -qE '$root/(tests|bench)/' '$work/commands'"
 fi
 
 # Four tests that wait for each other, and one that fails.

@@ -65,6 +65,32 @@ TEST(map_finds_what_was_set)
     arena_free(a);
 }
 
+TEST(hash_index_finds_all_of_a_hash)
+{
+    arena *a = arena_new();
+    hash_index h = {.memory = a};
+    int at = 0;
+    EXPECT(hash_index_next(&h, 7, &at) < 0); /* empty */
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3000; i++) hash_index_add(&h, (uint64_t)(i % 1000) << 32 | (unsigned)(i % 10), i);
+        for (int i = 0; i < 1000; i++) {
+            int found = 0, number;
+            at = 0;
+            while ((number = hash_index_next(&h, (uint64_t)i << 32 | (unsigned)(i % 10), &at)) >= 0) {
+                EXPECT(number % 1000 == i);
+                found++;
+            }
+            EXPECT(found == 3);
+        }
+        at = 0;
+        EXPECT(hash_index_next(&h, 1001, &at) < 0);
+        hash_index_clear(&h);
+        at = 0;
+        EXPECT(hash_index_next(&h, 3, &at) < 0);
+    }
+    arena_free(a);
+}
+
 TEST(hash_tells_texts_apart)
 {
     char first[33], second[33];
@@ -148,4 +174,5 @@ TEST(processes_run)
 }
 
 TEST_MAIN(CASE(arena_gives_zeroed_aligned_memory), CASE(text_grows_and_quotes), CASE(map_finds_what_was_set),
-          CASE(hash_tells_texts_apart), CASE(suggestions_are_near), CASE(files_are_written_whole), CASE(processes_run))
+          CASE(hash_index_finds_all_of_a_hash), CASE(hash_tells_texts_apart), CASE(suggestions_are_near),
+          CASE(files_are_written_whole), CASE(processes_run))

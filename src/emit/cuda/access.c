@@ -376,6 +376,18 @@ static const char *buffer_stride(emitter *e, value v, int axis)
     return constant == 1 ? factor : arena_print(e->memory, "%" PRId64 " * %s", constant, factor);
 }
 
+/* Elements of a kept tile that one instruction moves: a line of shared memory, in its order. */
+static int buffer_width(const cnest *n, value v, const place *at, int vector)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, v);
+    const kept *home = &e->cuda->kept[buffer_for(e, v)];
+    int loop = at->axis[0];
+    bool line = type.rank == 1 && home->kind == HOME_SHARED;
+    if (!line || loop == NO_AXIS || n->role[loop] != ROLE_VECTOR) return 1;
+    return MINIMUM(vector, 16 / dtypes[type.elem].size_bytes);
+}
+
 caddress cuda_buffer(cnest *n, value v, place at)
 {
     emitter *e = n->e;
@@ -392,7 +404,7 @@ caddress cuda_buffer(cnest *n, value v, place at)
     }
     int number = buffer_for(e, v);
     caddress a = finish(n, &t, tile_level(n, &type, &at), type.elem, buffer_touch(e, number));
-    a.width = 1;
+    a.width = buffer_width(n, v, &at, vector);
     note_tile(n, v, at);
     return a;
 }

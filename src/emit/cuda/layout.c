@@ -203,20 +203,29 @@ static void choose_spread(pass_layout *l)
     l->spreads = l->spread_stores && l->windows && !l->narrow_stores && l->vector > 1 && !l->shifted;
 }
 
+/* Short rows that all lie in shared memory: whole ones for each thread, unless threads would meet in its banks. */
+static bool is_short_in_memory(const emitter *e, const pass_layout *l)
+{
+    enum { SHORT_LEAST = 64 };
+    int64_t rows = layout_positions(e, l, true), inner = layout_positions(e, l, false);
+    return rows >= SHORT_LEAST && rows <= MOST_THREADS && inner > 1 && inner < 2 * ROW_REGISTERS && inner % 4;
+}
+
 /* Rows that lie across memory: neighbouring threads take neighbouring rows, in all passes that share the loop. */
 static void choose_turned(const emitter *e)
 {
     const cuda_state *c = e->cuda;
     for (int i = 0; i < c->layout_count; i++) {
         pass_layout *l = c->layouts[i];
-        int rows = 0, inner = 0;
+        int rows = 0, inner = 0, both = 0;
         if (!l->row_axes || l->row_fast) continue;
         for (int k = 0; k < c->layout_count; k++) {
             if (leader_of(c->layouts[k]) != leader_of(l)) continue;
             rows += c->layouts[k]->along_rows;
             inner += c->layouts[k]->along_inner;
+            both += c->layouts[k]->of_rows;
         }
-        l->turned = rows > inner;
+        l->turned = rows > inner || (!both && is_short_in_memory(e, l));
     }
     for (int i = 0; i < c->layout_count; i++) c->layouts[i]->row_fast |= c->layouts[i]->turned;
 }
@@ -241,7 +250,8 @@ static survey look(const emitter *e)
         s.rows |= l->row_axes != 0;
         if (!l->loop_count) continue;
         int64_t positions = all_positions(e, l);
-        if (s.largest && positions <= s.positions) continue;
+        bool tie = s.largest && positions == s.positions && l->turned && !s.largest->turned;
+        if (s.largest && positions <= s.positions && !tie) continue;
         s.largest = l;
         s.positions = positions;
     }

@@ -50,6 +50,7 @@ typedef struct pass_layout { /* of all passes with these loops and rows */
     int want_shift;                   /* ... of those that may begin anywhere, side by side; 1: none */
     int first_group;                  /* that has it */
     int along_rows, along_inner;      /* accesses whose neighbours in memory are neighbouring rows, or of one row */
+    int of_rows;                      /* accesses of arrays that differ from row to row and along it */
     const tile_op *lead;              /* the access of that group whose vectors are aligned by a shift; NULL: none */
     bool nested, even;                /* that group is inside a loop or a branch; has rows that are aligned */
     int number;

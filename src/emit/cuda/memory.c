@@ -151,12 +151,16 @@ static creg load_late(cnest *n, value named, const caddress *a)
     emitter *e = n->e;
     const char *name = fresh_name(e, named), *chunk = element_pointer(e, a, false), *ok = cjoin(e, n->in, "&&", a->ok);
     int vector = n->layout->vector;
-    cput(n, LEVEL_CHUNK, "%s %s[%d];", cuda_register_type(a->elem), name, vector);
-    for (int at = 0; at < vector; at += a->width)
-        cput(
-            n, LEVEL_CHUNK, "%s(%s + %d, %s + %d%s%s);",
-            need(e, "load_%sx%d%s%s", memory_name(a->elem), a->width, a->read_only ? "_constant" : "", ok ? "_if" : ""),
-            name, at, chunk, at, ok ? ", " : "", ok ? ok : "");
+    bool branch = ok && !a->global; /* loads under a condition are for global memory */
+    cput(n, LEVEL_CHUNK, "%s %s[%d]%s;", cuda_register_type(a->elem), name, vector, branch ? " = {0}" : "");
+    for (int at = 0; at < vector; at += a->width) {
+        const char *load = need(e, "load_%sx%d%s%s", memory_name(a->elem), a->width, a->read_only ? "_constant" : "",
+                                ok && !branch ? "_if" : "");
+        if (branch)
+            cput(n, LEVEL_CHUNK, "if (%s) %s(%s + %d, %s + %d);", ok, load, name, at, chunk, at);
+        else
+            cput(n, LEVEL_CHUNK, "%s(%s + %d, %s + %d%s%s);", load, name, at, chunk, at, ok ? ", " : "", ok ? ok : "");
+    }
     return (creg){arena_print(e->memory, "%s[v]", name), LEVEL_ELEMENT};
 }
 
@@ -212,6 +216,7 @@ void cuda_store(cnest *n, caddress a, creg r)
     const char *whole = n->element_guard ? cjoin(e, a.whole, "&&", "whole") : a.whole;
     const char *ok = cjoin(e, n->in, "&&", a.ok);
     whole = cjoin(e, whole, "&&", a.even);
+    if (!a.global && !whole) whole = ok, ok = NULL; /* stores under a condition are for global memory */
     bool predicated = ok && !whole;
     text vectors = {0};
     for (int at = 0; at < vector; at += a.width) {
@@ -244,9 +249,10 @@ void cuda_store(cnest *n, caddress a, creg r)
     } else {
         line_to(n, &n->late, arena_print(e->memory, "if (%s) { %s }", cjoin(e, ok, "&&", whole), text_get(&vectors)));
         const char *inside = cjoin(e, ok, "&&", cjoin(e, a.element_ok, "&&", n->element_guard));
-        line_to(n, &n->late,
-                arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
-                            inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true), name));
+        if (a.global || n->element_guard)
+            line_to(n, &n->late,
+                    arena_print(e->memory, "else for (int v = 0; v < %d; v++) if (%s) %s(%s, %s[v]);", vector,
+                                inside ? inside : "1", need(e, "write_%s", m), element_pointer(e, &a, true), name));
     }
     text_free(&vectors);
 }

@@ -38,6 +38,19 @@ static void note_row(cnest *n, const tile_op *op)
     if (widest) l->lead = op;
 }
 
+/* Does an access differ from row to row, and along each? */
+static bool moves_with_rows(const cnest *n, const tile_op *op, const place *at)
+{
+    bool rows = false, inner = false;
+    tile_type type = tile_type_of(n->e->k, op->code == OP_LOAD ? op->results[0] : op->operands[0]);
+    for (int axis = 0; axis < type.rank; axis++) {
+        if (at->axis[axis] == NO_AXIS || type.dims[axis] == 1) continue;
+        rows |= n->role[at->axis[axis]] == ROLE_ROW;
+        inner |= n->role[at->axis[axis]] != ROLE_ROW;
+    }
+    return rows && inner;
+}
+
 static access_view meet_access(cnest *n, const tile_op *op, place at)
 {
     emitter *e = n->e;
@@ -59,6 +72,7 @@ static access_view meet_access(cnest *n, const tile_op *op, place at)
     if (w.digits) l->digits = MINIMUM(l->digits ? l->digits : 64, w.digits);
     l->along_rows += w.along_rows;
     l->along_inner += w.along_inner;
+    l->of_rows += moves_with_rows(n, op, &at);
     if (w.level != LEVEL_ELEMENT) return w;
     bool spreads = w.width == 1 && w.side_by_side && store_may_spread(n, op);
     int window = op->code == OP_LOAD && w.width == 1 ? window_vector(n, op, &at) : 0;

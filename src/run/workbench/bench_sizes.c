@@ -41,7 +41,7 @@ qn_status qn_call_take_bench(qn_call *call, const char *device, qn_write *told, 
         if ((p && (p->rank >= 0 || has_default(e, number))) || bindings_find(&call->settings, name) ||
             known_by_array(call, name))
             continue;
-        const char *words = check_bench_words_on(e->module->file, e->item->name, name, device, memory);
+        const char *words = check_bench_words_on(e->module->file, e->item->name, name, device, cpu_count(), memory);
         if (!words) continue;
         status = qn_call_set_text(call, name, words, error);
         text_print(&line, "%s%s = %s", line.length ? ", " : "", name, words);

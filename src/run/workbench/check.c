@@ -143,6 +143,7 @@ static void run_case(checker *c, const check_case *at, int number, check_runs *r
     }
     c->ran++;
     if (status != QN_OK && status != QN_FINDING) checker_tell_failure(c, at, "ref", &error);
+    if (status == QN_OK && !number) check_runs_compile(runs, 1); /* the others are: see check_kernel */
     if (status == QN_OK) check_runs_compare(c, at, runs, truth);
     for (int i = 0; i < c->truth->param_count; i++) memory_free(truth[i].data);
     c->moved = NULL;
@@ -205,7 +206,8 @@ static void check_kernel(checker *c, kernel_entry *entry)
     check_choose(entry, &c->options->settings, slot_about(c->context, c->ref_slot)->units, c->memory, &cases);
     int64_t start = clock_now_ns();
     bool enough = false; /* to read; the other sizes would not end either */
-    /* The first case alone, as what is wrong is mostly wrong there; then several at a time. */
+    /* The first case alone, as what is wrong is mostly wrong there, and compiled once `ref` is through; then several at a
+     * time. */
     for (int first = 0, count = 1; first < cases.count && !c->stopped && !enough; first += count) {
         if (first) count = MINIMUM(MAXIMUM(cpu_count(), LEAST_TOGETHER), cases.count - first);
         check_runs *runs = ARENA_ARRAY(c->memory, check_runs, count);

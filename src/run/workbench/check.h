@@ -31,7 +31,7 @@ void check_describe(const check_case *c, text *out); /* "rows=3 cols=5 T=f32" */
 const char *check_bench_words(const ast_file *file, const char *kernel, const char *name, int units, arena *memory);
 /* The same where the bench says something else `on` this device. */
 const char *check_bench_words_on(const ast_file *file, const char *kernel, const char *name, const char *device,
-                                 arena *memory);
+                                 int units, arena *memory);
 
 /* check_compare.c */
 typedef struct comparison {

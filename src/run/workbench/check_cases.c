@@ -90,7 +90,7 @@ const char *check_bench_words(const ast_file *file, const char *kernel, const ch
 }
 
 const char *check_bench_words_on(const ast_file *file, const char *kernel, const char *name, const char *device,
-                                 arena *memory)
+                                 int units, arena *memory)
 {
     const ast *bench = bench_of(file, kernel);
     for (int c = 0; bench && c < bench->clauses.count; c++) {
@@ -98,9 +98,9 @@ const char *check_bench_words_on(const ast_file *file, const char *kernel, const
         if (strcmp(clause->word, "on") || strncmp(device, clause->name, strlen(clause->name))) continue;
         for (int i = 0; i < clause->list.count; i++)
             if (!strcmp(clause->list.items[i]->name, name))
-                return setting_words(file, clause->list.items[i], cpu_count(), memory);
+                return setting_words(file, clause->list.items[i], units, memory);
     }
-    return check_bench_words(file, kernel, name, cpu_count(), memory);
+    return check_bench_words(file, kernel, name, units, memory);
 }
 
 static bool is_extent_name(const kernel_entry *e, const char *name)

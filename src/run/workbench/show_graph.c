@@ -17,6 +17,7 @@ typedef struct shown {
     qn_call *call;
     int slot, units, arch; /* arch: of a GPU */
     bool gpu;
+    const char *device; /* whose sizes of the bench are taken */
     qn_tape *tape;
     arena *memory;
     node results[FUNCTION_RESULTS];
@@ -45,7 +46,7 @@ static qn_status give_sizes(shown *s, text *out, qn_error *error)
             generic |= e->params[k].generic && !strcmp(e->params[k].type, name);
         bool open = !p || (p->rank < 0 && number < e->item->list.count && !e->item->list.items[number]->left);
         if (!open || generic || bindings_find(&s->call->settings, name)) continue;
-        const char *words = check_bench_words(file, e->item->name, name, s->units, s->memory);
+        const char *words = check_bench_words_on(file, e->item->name, name, s->device, s->units, s->memory);
         const char *whose = words ? "of its bench" : "assumed";
         if (!words) words = p && p->function ? "relu" : p && p->constant ? "2" : p ? "0.5" : "64";
         if (p && !p->generic && !p->function && !dtype_is_float(p->elem) && !strcmp(words, "0.5")) words = "2";
@@ -61,7 +62,7 @@ static qn_status give_sizes(shown *s, text *out, qn_error *error)
     for (int i = 0; i < e->param_count; i++) {
         const parameter *p = &e->params[i];
         if (!p->generic || bindings_find(&s->call->settings, p->type)) continue;
-        const char *words = check_bench_words(file, e->item->name, p->type, s->units, s->memory);
+        const char *words = check_bench_words_on(file, e->item->name, p->type, s->device, s->units, s->memory);
         QN_TRY(qn_call_set_text(s->call, p->type, words ? words : "f32", error));
     }
     return QN_OK;
@@ -190,13 +191,14 @@ qn_status show_function(qn_context *context, kernel_entry *entry, qn_mode mode, 
     show_request target = {.stage = stage};
     qn_status status = QN_OK;
     s.gpu = show_is_cuda(stage) || (device && target_find(device)->threads);
+    s.device = device ? device : s.gpu ? "cuda" : "cpu";
     if (s.gpu) {
         status = show_cuda_target(context, device, options->arch, &target, error);
         s.slot = target.slot;
         s.units = target.target.multiprocessors;
         s.arch = target.target.arch;
     } else {
-        status = context_slot(context, device ? device : "cpu", &s.slot, error);
+        status = context_slot(context, s.device, &s.slot, error);
         if (status == QN_NO_DEVICE && strcmp(stage, "asm") != 0) status = QN_OK; /* text needs no device */
         if (status == QN_OK) s.units = slot_about(context, s.slot)->units;
     }

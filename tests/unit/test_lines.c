@@ -1,0 +1,169 @@
+/*
+ * Many short rows, one behind the other, that begin between vectors of memory: a GPU loads and stores them as one line, and
+ * each thread has a row. Values on every device against plain C, where the last rows are missing, rows have a batch, and
+ * something else comes with them; layouts that show that nothing is exchanged between threads, and which rows go otherwise.
+ * SPDX-License-Identifier: MIT
+ */
+#include "base/base.h"
+#include "own_file.h"
+#include "test.h"
+
+#include "on_devices.h"
+#include <quern/workbench.h>
+#include <stdlib.h>
+
+static qn_context *context;
+static qn_module *module;
+static qn_error error;
+static const char *where;
+
+static const char *const source =
+    "tensor soft(float x[N][D]) { return softmax(x, axis = 1); }\n"
+    "tensor soft_short(bf16 x[N][D]) { return softmax(x, axis = 1); }\n"
+    "tensor shifted(float x[A][N][D], float m[A][D], float s[N]) {\n"
+    "  let y = (x + m[:][][:]) * s[][:][];\n"
+    "  return y - mean(y, axis = 2, keep = true), argmax(y, axis = 2)[:][:][0];\n"
+    "}\n"
+    "tensor slope(float x[N][D], float dy[N][D]) {\n"
+    "  let y = softmax(x, axis = 1);\n"
+    "  return y * (dy - sum(y * dy, axis = 1, keep = true));\n"
+    "}\n"
+    "tensor apart(float x[N][64]) { return softmax(x[:][3 : 7], axis = 1); }\n"
+    "tensor normed(float x[N][D], float dy[N][D], float g[D], float b[D]) { return sum(layer_norm(x, g, b) * dy); }\n"
+    "tensor norm_slope(float x[N][D], float dy[N][D], float g[D], float b[D]) {\n"
+    "  return grad(normed, x, g, b)(x, dy, g, b);\n"
+    "}\n";
+
+enum { ROWS = 32771, MOST = 2 * 20000 * 9 };
+static float x[2 * ROWS * 9 + MOST], y[MOST];
+static int64_t first[MOST];
+
+static float noise(int i)
+{
+    uint64_t n = (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u;
+    n ^= n >> 29;
+    return (float)((double)((n * 0x94d049bb133111ebu) >> 11) * 0x1p-53 * 2 - 1);
+}
+
+static void run(qn_call *call)
+{
+    bool good = !qn_call_run(call, where, &error);
+    if (!good) printf("on %s: %s\n", where, error.message);
+    EXPECT(good);
+    qn_call_free(call);
+}
+
+static void softmax_of_rows(void)
+{
+    for (int d = 2; d <= 9; d += d == 2 ? 1 : 6) {
+        qn_call *call;
+        int wrong = 0;
+        for (int i = 0; i < ROWS * d; i++) x[i] = noise(i);
+        EXPECT(!qn_call_new(module, "soft", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 2, (int64_t[]){ROWS, d}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 2, (int64_t[]){ROWS, d}, NULL, &error));
+        run(call);
+        for (int r = 0; r < ROWS; r++) {
+            double sum = 0;
+            for (int c = 0; c < d; c++) sum += exp(x[r * d + c]);
+            for (int c = 0; c < d; c++) wrong += !(fabs(y[r * d + c] - exp(x[r * d + c]) / sum) < 1e-6);
+        }
+        EXPECT(!wrong);
+    }
+}
+
+static void rows_with_others(void)
+{
+    enum { A = 2, N = 16411, D = 7 };
+    float *m = x + A * N * D, *s = m + A * D;
+    qn_call *call;
+    int wrong = 0;
+    for (int i = 0; i < A * N * D + A * D + N; i++) x[i] = noise(i);
+    EXPECT(!qn_call_new(module, "shifted", &call, &error));
+    EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 3, (int64_t[]){A, N, D}, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "m", m, QN_F32, 2, (int64_t[]){A, D}, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "s", s, QN_F32, 1, (int64_t[]){N}, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 3, (int64_t[]){A, N, D}, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "result1", first, QN_I64, 2, (int64_t[]){A, N}, NULL, &error));
+    run(call);
+    for (int r = 0; r < A * N; r++) {
+        float all[D];
+        double sum = 0;
+        int best = 0;
+        for (int c = 0; c < D; c++) {
+            all[c] = (x[r * D + c] + m[r / N * D + c]) * s[r % N];
+            sum += all[c];
+            if (all[c] > all[best]) best = c;
+        }
+        for (int c = 0; c < D; c++) wrong += !(fabs(y[r * D + c] - (all[c] - sum / D)) < 1e-5);
+        wrong += first[r] != best;
+    }
+    EXPECT(!wrong);
+}
+
+ON_EVERY_DEVICE(softmax_of_rows)
+ON_EVERY_DEVICE(rows_with_others)
+
+static void collect(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+static text shown(const char *name, const char *stage, const char *const *settings, int count)
+{
+    const char *path = own_file("lines.qn");
+    text out = {0};
+    FILE *file = fopen(path, "w");
+    if (file) fputs(source, file), fclose(file);
+    qn_show_options options = {.stage = stage, .device = "cuda", .arch = "sm_90a", .settings = {settings, count}};
+    EXPECT(!qn_show(context, path, name, &options, collect, &out, &error));
+    remove(path);
+    return out;
+}
+
+/* Does its layout have whole rows in threads? */
+static bool has_lines(const char *name, const char *const *settings, int count)
+{
+    text out = shown(name, "layout", settings, count);
+    bool rows = strstr(text_get(&out), "neighbouring threads on neighbouring rows") != NULL;
+    bool vectors = strstr(text_get(&out), "vectors of 1, all threads along a row") == NULL;
+    text_free(&out);
+    return rows && vectors;
+}
+
+TEST(short_rows_belong_to_threads)
+{
+    EXPECT(has_lines("soft", (const char *[]){"N=200000", "D=31"}, 2));
+    EXPECT(has_lines("soft", (const char *[]){"N=200000", "D=3"}, 2));
+    EXPECT(has_lines("soft_short", (const char *[]){"N=200000", "D=63"}, 2));
+    EXPECT(has_lines("slope", (const char *[]){"N=200000", "D=31"}, 2));
+    EXPECT(!has_lines("soft", (const char *[]){"N=200000", "D=32"}, 2)); /* whole vectors */
+    EXPECT(!has_lines("soft", (const char *[]){"N=200000", "D=65"}, 2));
+    EXPECT(!has_lines("soft", (const char *[]){"N=2000", "D=31"}, 2)); /* not worth a text for the length */
+    EXPECT(!has_lines("apart", (const char *[]){"N=200000"}, 1));      /* rows are not one behind the other */
+}
+
+/* Sums of columns would keep long rows that begin between vectors from whole vectors. */
+TEST(sums_over_odd_rows_are_apart)
+{
+    for (int odd = 0; odd < 2; odd++) {
+        text out = shown("norm_slope", "fusion", (const char *[]){"N=65536", odd ? "D=1023" : "D=1024"}, 2);
+        EXPECT(!strstr(text_get(&out), "\nkernel 1:") == !odd);
+        text_free(&out);
+    }
+}
+
+TEST(opened)
+{
+    EXPECT(!qn_context_open(NULL, &context, &error));
+    EXPECT(!qn_module_load_text(context, "lines.qn", source, &module, &error));
+}
+
+TEST(closed)
+{
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+TEST_MAIN(CASE(opened), CASE(on_devices_softmax_of_rows), CASE(on_devices_rows_with_others),
+          CASE(short_rows_belong_to_threads), CASE(sums_over_odd_rows_are_apart), CASE(closed))
