@@ -343,10 +343,12 @@ static int write_predictions(qn_context *context, const arguments *given, const 
 {
     qn_error error;
     char aside[4096];
-    bool to_file = given->output && strcmp(given->output, "-");
+    bool to_file = given->output && strcmp(given->output, "-"), direct = false;
     output out = {.to = stdout, .npy = to_file && ends_with(given->output, ".npy")};
     if (to_file && !out.npy) {
-        snprintf(aside, sizeof(aside), "%s.part", given->output);
+        struct stat about; /* a device or a pipe is written to, never replaced */
+        direct = !stat(given->output, &about) && !S_ISREG(about.st_mode);
+        snprintf(aside, sizeof(aside), direct ? "%s" : "%s.part", given->output);
         out.to = fopen(aside, "we");
         if (!out.to) return complain("cannot write %s", given->output), EXIT_WRONG_CALL;
     }
@@ -358,8 +360,8 @@ static int write_predictions(qn_context *context, const arguments *given, const 
         if (qn_npy_write(given->output, &array, &error)) status = report_error(&error);
     }
     if (to_file && !out.npy) {
-        bool sound = !fclose(out.to) && !failed && !rename(aside, given->output);
-        if (!sound) remove(aside);
+        bool sound = !fclose(out.to) && !failed && (direct || !rename(aside, given->output));
+        if (!sound && !direct) remove(aside);
         if (!sound && !failed) complain("cannot write %s", given->output), status = EXIT_FINDING;
     }
     if (to_file && status == EXIT_OK) print_safely(stdout, "%s: %" PRId64 " probabilities\n", given->output, out.count);

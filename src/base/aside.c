@@ -1,7 +1,8 @@
 /*
  * Files that are whole or not there, for what must survive a crash: the pieces go into a file beside the place, which is
  * flushed to the disk and renamed over it; then the folder is flushed, so that the name is on the disk too. Whatever
- * fails on the way (a full disk above all), the old file stays and nothing is left beside it.
+ * fails on the way (a full disk above all), the old file stays and nothing is left beside it. A link stays a link, and the
+ * rights of the old file stay. What is no plain file (a device, a pipe) is written to as it is, never replaced.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
@@ -9,22 +10,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct file_aside {
-    char *path, *aside;
+    char *name, *path, *aside; /* as it was given, where that leads to; aside NULL: the path itself is written */
     int file;
 };
 
 static qn_status failed(const file_aside *f, int reason, qn_error *error)
 {
-    return error_set(error, QN_BAD_FILE, "cannot write %s: %s", f->path, strerror(reason));
+    return error_set(error, QN_BAD_FILE, "cannot write %s: %s", f->name, strerror(reason));
 }
 
 static void forget(file_aside *f)
 {
+    heap_free(f->name);
     heap_free(f->path);
     heap_free(f->aside);
     heap_free(f);
@@ -32,18 +36,28 @@ static void forget(file_aside *f)
 
 qn_status file_begin(const char *path, file_aside **out, qn_error *error)
 {
+    char target[PATH_MAX];
+    struct stat about;
     *out = NULL;
+    bool there = stat(path, &about) == 0, plain = !there || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode);
     file_aside *f = heap_new(sizeof(*f));
-    size_t room = strlen(path) + 64;
-    f->path = heap_copy_text(path);
-    f->aside = heap_new(room);
-    snprintf(f->aside, room, "%s.%d.%llu.part", path, (int)getpid(), number_unique());
-    f->file = open(f->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    f->name = heap_copy_text(path);
+    f->path = heap_copy_text(there && plain && realpath(path, target) ? target : path);
+    if (plain) {
+        size_t room = strlen(f->path) + 64;
+        f->aside = heap_new(room);
+        snprintf(f->aside, room, "%s.%d.%llu.part", f->path, (int)getpid(), number_unique());
+    }
+    int reason = there && S_ISDIR(about.st_mode) ? EISDIR : 0;
+    f->file = reason  ? -1
+              : plain ? open(f->aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)
+                      : open(f->path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
     if (f->file < 0) {
-        qn_status status = failed(f, errno, error);
+        qn_status status = failed(f, reason ? reason : errno, error);
         forget(f);
         return status;
     }
+    if (there && plain) (void)!fchmod(f->file, about.st_mode & 0777);
     *out = f;
     return QN_OK;
 }
@@ -73,12 +87,12 @@ static void flush_folder(const char *path)
 
 qn_status file_finish(file_aside *f, qn_status status, qn_error *error)
 {
-    if (status == QN_OK && fsync(f->file)) status = failed(f, errno, error);
+    if (status == QN_OK && f->aside && fsync(f->file)) status = failed(f, errno, error);
     if (close(f->file) && status == QN_OK) status = failed(f, errno, error);
-    if (status == QN_OK && rename(f->aside, f->path)) status = failed(f, errno, error);
-    if (status == QN_OK)
+    if (status == QN_OK && f->aside && rename(f->aside, f->path)) status = failed(f, errno, error);
+    if (f->aside && status == QN_OK)
         flush_folder(f->path);
-    else
+    else if (f->aside)
         unlink(f->aside);
     forget(f);
     return status;

@@ -10,11 +10,9 @@
 #include "base/json.h"
 #include "data/dataset.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FILE_LIMIT_BYTES ((size_t)8 << 30)
 #define MOST_LEVELS 32
@@ -32,27 +30,27 @@ static void add_dense(text *t, int index, const qn_dense_facts *f)
     text_print(t, ", \"missing\": %lld}", (long long)f->missing);
 }
 
-static bool flush(text *t, FILE *file, size_t at_least)
+static qn_status flush(text *t, file_aside *file, size_t at_least, qn_error *error)
 {
-    if (t->length < at_least) return true;
-    bool sound = fwrite(text_get(t), 1, t->length, file) == t->length;
+    if (t->length < at_least) return QN_OK;
+    qn_status status = file_append(file, text_get(t), t->length, error);
     text_clear(t);
-    return sound;
+    return status;
 }
 
-static bool write_all(const qn_metadata *m, FILE *file)
+static qn_status write_all(const qn_metadata *m, file_aside *file, qn_error *error)
 {
     text t = {0};
-    bool sound = true;
+    qn_status status = QN_OK;
     text_add(&t, "{\n");
-    for (int i = 0; i < m->sparse_count && sound; i++) {
+    for (int i = 0; i < m->sparse_count && !status; i++) {
         const qn_sparse_facts *f = &m->sparse[i];
         text_print(&t, "\"SPARSE_%d\": {\"cardinality\": %lld, \"missing\": %lld", i, (long long)f->cardinality,
                    (long long)f->missing);
-        for (int64_t k = 0; f->tokens && k < f->cardinality && sound; k++) {
+        for (int64_t k = 0; f->tokens && k < f->cardinality && !status; k++) {
             text_add(&t, k ? ", " : ", \"tokenizer_values\": [");
             text_add_whole(&t, f->tokens[k]);
-            sound = flush(&t, file, 1 << 16);
+            status = flush(&t, file, 1 << 16, error);
         }
         text_add(&t, f->tokens ? f->cardinality ? "]},\n" : ", \"tokenizer_values\": []},\n" : "},\n");
     }
@@ -68,26 +66,18 @@ static bool write_all(const qn_metadata *m, FILE *file)
                                 : (double)NAN,
                     0);
     text_print(&t, ", \"rows\": %lld}\n}\n", (long long)m->rows);
-    sound = sound && flush(&t, file, 0);
+    if (!status) status = flush(&t, file, 0, error);
     text_free(&t);
-    return sound;
+    return status;
 }
 
 qn_status qn_metadata_write(const qn_metadata *m, const char *path, qn_error *error)
 {
     HEAP_ENTER(error);
     if (!m || !path) return error_set(error, QN_BAD_CALL, "qn_metadata_write: an argument is NULL");
-    text aside = {0};
-    text_print(&aside, "%s.part", path);
-    errno = 0;
-    FILE *file = fopen(text_get(&aside), "wbe");
-    bool sound = file && write_all(m, file);
-    if (file) sound = !fclose(file) && sound;
-    sound = sound && !rename(text_get(&aside), path);
-    int why = errno ? errno : EIO;
-    if (!sound && file) unlink(text_get(&aside));
-    text_free(&aside);
-    return sound ? QN_OK : error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(why));
+    file_aside *file;
+    QN_TRY(file_begin(path, &file, error));
+    return file_finish(file, write_all(m, file, error), error);
 }
 
 typedef struct json_file {

@@ -1,18 +1,16 @@
 /*
  * A Parquet file from row groups. In: encoded columns, group after group. Out: a file that appears when it is whole.
  *
- * Bytes go to PATH.part as they come; what the footer must say of each column is kept (some 100 bytes each).
+ * Bytes go to a file aside (base/aside.c) as they come; what the footer must say of each column is kept (some 100 bytes each).
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
 #include "data/parquet_write.h"
 #include "data/thrift.h"
 
-#include <errno.h>
 #include <quern/quern.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct written {
     int64_t offset, size, expanded, dictionary, values, nulls;
@@ -21,8 +19,8 @@ typedef struct written {
 } written;
 
 struct parquet_writer {
-    char *path, *aside;
-    FILE *file;
+    char *path;
+    file_aside *file; /* NULL: it is finished */
     const write_column *columns;
     int column_count;
     codec codec;
@@ -33,15 +31,9 @@ struct parquet_writer {
     size_t group_count, group_capacity;
 };
 
-static qn_status cannot_write(const parquet_writer *w, qn_error *error)
-{
-    return error_set(error, QN_BAD_FILE, "cannot write %s: %s", w->path, strerror(errno ? errno : EIO));
-}
-
 static qn_status put(parquet_writer *w, const void *bytes, size_t size, qn_error *error)
 {
-    errno = 0;
-    if (size && fwrite(bytes, 1, size, w->file) != size) return cannot_write(w, error);
+    QN_TRY(file_append(w->file, bytes, size, error));
     w->at += (int64_t)size;
     return QN_OK;
 }
@@ -49,20 +41,15 @@ static qn_status put(parquet_writer *w, const void *bytes, size_t size, qn_error
 qn_status writer_open(const char *path, const write_column *columns, int count, codec c, bool nulls,
                       parquet_writer **out, qn_error *error)
 {
-    parquet_writer *w = calloc(1, sizeof(*w));
+    file_aside *file;
     *out = NULL;
-    if (!w) return error_set(error, QN_NO_MEMORY, "no memory to write %s", path);
-    text aside = {0};
-    text_print(&aside, "%s.part", path);
-    *w = (parquet_writer){.path = strdup(path),
-                          .aside = strdup(text_get(&aside)),
-                          .columns = columns,
-                          .column_count = count,
-                          .codec = c,
-                          .nulls = nulls};
-    text_free(&aside);
-    w->file = fopen(w->aside, "wbe");
-    qn_status status = w->file ? put(w, "PAR1", 4, error) : cannot_write(w, error);
+    QN_TRY(file_begin(path, &file, error));
+    parquet_writer *w = calloc(1, sizeof(*w));
+    if (!w) return file_finish(file, error_set(error, QN_NO_MEMORY, "no memory to write %s", path), NULL);
+    *w = (parquet_writer){
+        .path = strdup(path), .file = file, .columns = columns, .column_count = count, .codec = c, .nulls = nulls};
+    qn_status status =
+        w->path ? put(w, "PAR1", 4, error) : error_set(error, QN_NO_MEMORY, "no memory to write %s", path);
     if (status) return writer_free(w), status;
     *out = w;
     return QN_OK;
@@ -71,12 +58,8 @@ qn_status writer_open(const char *path, const write_column *columns, int count, 
 void writer_free(parquet_writer *w)
 {
     if (!w) return;
-    if (w->file) {
-        fclose(w->file);
-        unlink(w->aside);
-    }
+    if (w->file) (void)!file_finish(w->file, QN_FAILED, NULL);
     free(w->path);
-    free(w->aside);
     free(w->chunks);
     free(w->group_rows);
     free(w);
@@ -238,12 +221,7 @@ qn_status writer_finish(parquet_writer *w, qn_error *error)
     qn_status status = put(w, text_get(&footer), footer.length, error);
     text_free(&footer);
     if (!status) status = put(w, tail, sizeof(tail), error);
-    errno = 0;
-    if (!status && (fflush(w->file) || fsync(fileno(w->file)))) status = cannot_write(w, error);
-    if (!status && rename(w->aside, w->path)) status = cannot_write(w, error);
-    if (!status) { /* it is no longer there to be removed */
-        fclose(w->file);
-        w->file = NULL;
-    }
+    status = file_finish(w->file, status, error);
+    w->file = NULL;
     return status;
 }

@@ -146,10 +146,17 @@ says err 'files cannot be compressed with LZ4, which is not here: install the De
 try 0 data make --rows 2000 --seed 3 -o d.parquet
 same "without codecs, without compression" d.parquet a.parquet
 unset QUERN_CODECS
-if [ -w /dev/full ]; then # a full disk
-    ln -s /dev/full full.parquet.part
-    try 2 data make --rows 200k -o full.parquet --codec none
+# A full disk; what is no plain file is written to and stays what it is, as a link does.
+if [ -w /dev/full ]; then
+    ln -s /dev/full full.parquet
+    try 2 data make --rows 2000 -o full.parquet --codec none
     says err 'cannot write full.parquet: No space left on device'
+    try 2 data convert a.parquet full.parquet
+    try 2 data stats a.parquet -o full.parquet
+    if [ -L full.parquet ]; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED a device was replaced by a file"
+    fi
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

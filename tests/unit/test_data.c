@@ -271,7 +271,7 @@ TEST(codecs)
     EXPECT_TEXT(error.message, "there is no codec `brotly`: it is none, snappy, zstd, gzip or lz4");
     EXPECT(qn_dataset_write(d, "/nowhere/x.parquet", NULL, &error) == QN_BAD_FILE);
     EXPECT_TEXT(error.message, "cannot write /nowhere/x.parquet: No such file or directory");
-    EXPECT(access(in_folder("x"), F_OK) && access(in_folder("x.part"), F_OK));
+    EXPECT(access(in_folder("x"), F_OK)); /* what lies beside it, half written, is looked for by data.sh */
     qn_dataset_close(d);
 }
 

@@ -156,6 +156,24 @@ TEST(hostile_files)
     qn_safetensors_close(file);
 }
 
+/* What is written over keeps its rights, a link stays a link, and a device is written to and not replaced. */
+TEST(places_stay_what_they_are)
+{
+    qn_error error;
+    float x[2] = {1, 2};
+    struct stat about;
+    const qn_safetensor one = {"a", QN_F32, 1, {2}, x, 8};
+    EXPECT(!qn_safetensors_write(place("real"), &one, 1, NULL, &error) && !chmod(place("real"), 0600));
+    EXPECT(!symlink("real", place("link")) && !qn_safetensors_write(place("link"), &one, 1, NULL, &error));
+    EXPECT(!lstat(place("link"), &about) && S_ISLNK(about.st_mode));
+    EXPECT(!lstat(place("real"), &about) && (about.st_mode & 0777) == 0600);
+    EXPECT(!symlink("/dev/full", place("full")));
+    EXPECT(qn_safetensors_write(place("full"), &one, 1, NULL, &error) == QN_BAD_FILE);
+    EXPECT(strstr(error.message, "No space left on device"));
+    EXPECT(!lstat(place("full"), &about) && S_ISLNK(about.st_mode));
+    EXPECT(qn_safetensors_write("/tmp", &one, 1, NULL, &error) == QN_BAD_FILE && strstr(error.message, "directory"));
+}
+
 /* ---- the corpus, and seeded changes of it ---- */
 
 static uint64_t state = 0x9e3779b97f4a7c15;
@@ -235,4 +253,4 @@ TEST(cases_end)
 }
 
 TEST_MAIN(CASE(every_type_comes_back), CASE(wrong_writes), CASE(hostile_headers), CASE(hostile_files),
-          CASE(corpus_and_mutations), CASE(cases_end))
+          CASE(places_stay_what_they_are), CASE(corpus_and_mutations), CASE(cases_end))
