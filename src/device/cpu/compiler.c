@@ -173,11 +173,45 @@ int processor_vector_registers(void)
 #endif
 }
 
+/* A line of what the system says of a cache of the first processor; false: nothing. */
+static bool cache_says(int index, const char *what, char *line, int size)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, what);
+    FILE *file = fopen(path, "r");
+    bool good = file && fgets(line, size, file);
+    if (file) fclose(file);
+    return good;
+}
+
+/* All last caches of the processors that are on: a virtual machine's share, where sysconf has the whole package's. 0: not known. */
+static size_t last_caches_bytes(void)
+{
+    char line[256];
+    for (int index = 0; index < 8 && cache_says(index, "level", line, sizeof(line)); index++) {
+        if (atoi(line) != 3 || !cache_says(index, "size", line, sizeof(line))) continue;
+        size_t bytes = strtoul(line, NULL, 10) << 10; /* "32768K" */
+        long on = sysconf(_SC_NPROCESSORS_ONLN), sharing = 0, first, last;
+        if (!cache_says(index, "shared_cpu_list", line, sizeof(line))) return bytes;
+        for (const char *at = line; *at >= '0' && *at <= '9'; at += *at == ',') { /* "0-7,64-71" */
+            char *end;
+            first = last = strtol(at, &end, 10);
+            if (*end == '-') last = strtol(end + 1, &end, 10);
+            sharing += last - first + 1;
+            at = end;
+        }
+        return sharing > 0 && on > sharing ? bytes * (size_t)((on + sharing - 1) / sharing) : bytes;
+    }
+    return 0;
+}
+
 size_t processor_cache_bytes(int level)
 {
     static const int names[] = {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
     static const size_t guesses[] = {32 << 10, 1 << 20, 32 << 20};
     CHECK(level >= 1 && level <= 3);
+    size_t last = level == 3 ? last_caches_bytes() : 0;
+    if (last) return last;
     long size = sysconf(names[level - 1]);
     return size > 0 ? (size_t)size : guesses[level - 1];
 }
