@@ -118,18 +118,19 @@ static double run_step(run *r, int t, bool recorded)
 }
 
 /* Which steps' losses differ, and by what. */
-static void expect_same_losses(const double *whole, const double *resumed, int count)
+static void expect_same_losses(const char *device, const double *whole, const double *resumed, int count)
 {
     for (int t = 0; t < count; t++) {
         if (!memcmp(whole + t, resumed + t, sizeof(*whole))) continue;
         char words[160];
-        snprintf(words, sizeof(words), "loss of step %d: %.9g unbroken, %.9g resumed", t, whole[t], resumed[t]);
+        snprintf(words, sizeof(words), "on %s, loss of step %d: %.9g unbroken, %.9g resumed", device, t, whole[t],
+                 resumed[t]);
         test_fail(__FILE__, __LINE__, words);
     }
 }
 
 /* Two files hold the same tensors, bit for bit; else each tensor that differs is named with its first element that does. */
-static void expect_same_files(const char *whole_path, const char *resumed_path)
+static void expect_same_files(const char *device, const char *whole_path, const char *resumed_path)
 {
     qn_safetensors *whole = NULL, *resumed = NULL;
     qn_error error;
@@ -154,7 +155,7 @@ static void expect_same_files(const char *whole_path, const char *resumed_path)
             snprintf(bits[1] + 2 * k, 3, "%02x", b[byte + width - 1 - k]);
         }
         snprintf(words, sizeof(words),
-                 "`%s` differs in %zu of %zu bytes, first at element %zu: %s unbroken, %s resumed", tensor->name,
+                 "on %s, `%s` differs in %zu of %zu bytes, first at element %zu: %s unbroken, %s resumed", tensor->name,
                  differ, size_bytes, byte / width, bits[0], bits[1]);
         test_fail(__FILE__, __LINE__, words);
     }
@@ -188,12 +189,12 @@ static void resume_on(const char *device, bool recorded)
     if (qn_model_load(r.net, r.optimizer, place("half.safetensors"), NULL, &error))
         test_fail(__FILE__, __LINE__, error.message);
     for (int t = SAVED; t < ALL; t++) resumed[t] = run_step(&r, t, recorded);
-    expect_same_losses(whole, resumed, ALL);
+    expect_same_losses(device, whole, resumed, ALL);
     EXPECT(whole[0] != whole[2] && isfinite(whole[ALL - 1]));
     EXPECT(!qn_model_save(r.net, r.optimizer, NULL, place("resumed.safetensors"), &error));
     run_free(&r);
     tape_close();
-    expect_same_files(place("whole.safetensors"), place("resumed.safetensors"));
+    expect_same_files(device, place("whole.safetensors"), place("resumed.safetensors"));
 }
 
 TEST(a_resumed_run_is_the_same_run)
