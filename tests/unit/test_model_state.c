@@ -155,8 +155,8 @@ static void expect_same_files(const char *device, const char *whole_path, const 
             snprintf(bits[1] + 2 * k, 3, "%02x", b[byte + width - 1 - k]);
         }
         snprintf(words, sizeof(words),
-                 "on %s, `%s` differs in %zu of %zu bytes, first at element %zu: %s unbroken, %s resumed", tensor->name,
-                 differ, size_bytes, byte / width, bits[0], bits[1]);
+                 "on %s, `%s` differs in %zu of %zu bytes, first at element %zu: %s unbroken, %s resumed", device,
+                 tensor->name, differ, size_bytes, byte / width, bits[0], bits[1]);
         test_fail(__FILE__, __LINE__, words);
     }
     qn_safetensors_close(whole);
