@@ -33,6 +33,7 @@ enum {
 typedef struct sched_machine {
     int arch, units;
     int64_t shared_bytes; /* of a block */
+    bool checked;         /* every access is tested */
 } sched_machine;
 
 /* The recipe's numbers: with kernel and machine enough to make the schedule again. */

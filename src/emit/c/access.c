@@ -11,12 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-bool is_one(const emitter *e, value v)
-{
-    number n;
-    return tile_is_constant(e->k, v, &n) && n.i == 1;
-}
-
 static bool is_zero(const emitter *e, value v)
 {
     number n;
@@ -27,38 +21,21 @@ static bool is_zero(const emitter *e, value v)
 
 constraint constraint_of_axis(emitter *e, value start, int array, int axis)
 {
-    const tile_param *p = &e->k->params[array];
+    limit l = limit_of_axis(e->survey, start, array, axis);
     e->array_used[array] = true;
-    constraint c = {.start = start, .kind = EXTENT_ARRAY, .number = array * 8 + axis};
-    c.extent = arena_print(e->memory, "%s_extent%d", p->name, axis);
-    const tile_op *made =
-        p->extents[axis] ? tile_def(e->k, p->extents[axis]) : NULL; /* of scratch memory, by the head */
-    number n;
-    if (p->extent_param[axis] >= 0 || (made && made->code == OP_ARG)) {
-        c.kind = EXTENT_PARAM;
-        c.number = p->extent_param[axis] >= 0 ? p->extent_param[axis] : made->attr.index;
-    } else if (p->extents[axis] && tile_is_constant(e->k, p->extents[axis], &n)) {
-        c.kind = EXTENT_NUMBER;
-        c.number = n.i;
-        c.extent = arena_print(e->memory, "%" PRId64 "L", n.i);
-    }
-    return c;
+    return (constraint){.start = start,
+                        .kind = l.kind,
+                        .number = l.number,
+                        .extent = l.kind == EXTENT_NUMBER
+                                      ? arena_print(e->memory, "%" PRId64 "L", l.number)
+                                      : arena_print(e->memory, "%s_extent%d", e->k->params[array].name, axis)};
 }
 
 constraint constraint_of_bound(emitter *e, const tile_op *bound)
 {
-    value extent = bound->operands[2];
-    const tile_op *op = tile_def(e->k, extent);
-    constraint c = {
-        .start = bound->operands[0], .kind = EXTENT_VALUE, .number = extent, .extent = emit_name(e, extent)};
-    if (op && op->code == OP_ARG) {
-        c.kind = EXTENT_PARAM;
-        c.number = op->attr.index;
-    } else if (op && op->code == OP_CONST) {
-        c.kind = EXTENT_NUMBER;
-        c.number = op->attr.number.i;
-    }
-    return c;
+    limit l = limit_of_bound(e->survey, bound);
+    return (constraint){
+        .start = l.start, .kind = l.kind, .number = l.number, .extent = emit_name(e, bound->operands[2])};
 }
 
 static bool constraint_same(const emitter *e, const constraint *a, const constraint *b)
@@ -93,12 +70,12 @@ reg constraint_test(nest *n, int axis, const constraint *c, value step)
     const char *start = emit_name(e, c->start), *stride = emit_name(e, step);
     if (axis == NO_AXIS)
         return share_test(n, 0, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", start, c->extent));
-    if (is_one(e, step) && constraint_known(n, axis, c)) return truth;
+    if (is_one(e->survey, step) && constraint_known(n, axis, c)) return truth;
     if (!level_is_vector(n, axis + 1))
         return share_test(n, axis + 1,
                           arena_print(e->memory, "(unsigned long)(%s + i%d * %s) < (unsigned long)%s", start, axis,
                                       stride, c->extent));
-    if (is_one(e, step)) {
+    if (is_one(e->survey, step)) {
         if (!n->partial) {
             if (!in_list(e, &n->inside, c))
                 ARENA_PUSH(e->memory, n->inside.items, n->inside.count, n->inside.capacity, *c);
@@ -178,7 +155,7 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
     emitter *e = n->e;
     value v = op->operands[operand];
     dtype elem = tile_type_of(e->k, v).elem;
-    place from = place_of_operand(e, op, operand, &at);
+    place from = place_of_operand(e->survey, op, operand, &at);
     reg r = nest_value(n, v, from);
     const char *stride = stride_text(e, array, axis);
     constraint c = constraint_of_axis(e, v, array, axis);
@@ -259,18 +236,18 @@ address access_address(nest *n, const tile_op *op, place at)
         if (!a->safe[axis]) add_test(n, &t, constraint_test(n, loop, &c, step));
         if (!is_zero(e, start)) add_offset(e, &t, emit_name(e, start), stride, 0);
         if (loop == NO_AXIS) continue;
-        const char *by = is_one(e, step)        ? stride
-                         : !strcmp(stride, "1") ? emit_name(e, step)
-                                                : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
+        const char *by = is_one(e->survey, step) ? stride
+                         : !strcmp(stride, "1")  ? emit_name(e, step)
+                                                 : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
         if (level_is_vector(n, loop + 1)) {
-            bool last = axis == a->rank - 1 && p->facts.aligned && is_one(e, step);
+            bool last = axis == a->rank - 1 && p->facts.aligned && is_one(e->survey, step);
             aligned = last && facts_of(e->facts, start).divisor % 16 == 0;
             lane_stride = by;
         } else
             add_offset(e, &t, arena_print(e->memory, "i%d", loop), by, loop + 1);
     }
     for (int i = op->operand_count - a->mask_count; i < op->operand_count; i++)
-        add_test(n, &t, nest_value(n, op->operands[i], place_of_operand(e, op, i, &at)));
+        add_test(n, &t, nest_value(n, op->operands[i], place_of_operand(e->survey, op, i, &at)));
     if (index && lane_stride) { /* a slice and an index along the same lanes */
         index =
             arena_print(e->memory, "%s + (%s() + %s) * (%s)", index, need(e, "iota_i64x16"), n->position, lane_stride);

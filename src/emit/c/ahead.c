@@ -55,15 +55,16 @@ static advance find_advance(emitter *e, const tile_op *op)
 enum { MOST_PASSES = 64 };
 
 typedef struct body {
+    emitter *e;
     uint64_t *passes; /* by value: the passes that load it */
     int number;
 } body;
 
-static void note_load(emitter *e, value v, const place *at, void *context)
+static void note_load(survey *s, value v, const place *at, void *context)
 {
     body *b = context;
-    const tile_op *op = tile_def(e->k, v);
-    if (value_is_virtual(e, v) && op->code == OP_LOAD && find_advance(e, op).turn)
+    const tile_op *op = tile_def(s->k, v);
+    if (value_is_virtual(s, v) && op->code == OP_LOAD && find_advance(b->e, op).turn)
         b->passes[v] |= (uint64_t)1 << b->number;
 }
 
@@ -71,7 +72,7 @@ static void note_load(emitter *e, value v, const place *at, void *context)
  * that writes, for reads and writes go on at the same time; and not one that asks for another row already. */
 void ahead_plan(emitter *e, const plan *p)
 {
-    body b = {.passes = ARENA_ARRAY(e->memory, uint64_t, e->k->value_count)};
+    body b = {.e = e, .passes = ARENA_ARRAY(e->memory, uint64_t, e->k->value_count)};
     uint64_t writing = 0;
     int asked[MOST_PASSES] = {0};
     for (int i = 0; i < p->count; i++) {
@@ -83,7 +84,7 @@ void ahead_plan(emitter *e, const plan *p)
             const pass_nest *pass = &it->group->passes[n];
             for (int s = 0; s < pass->sink_count; s++) {
                 if (pass->sinks[s].kind == SINK_STORE) writing |= (uint64_t)1 << b.number;
-                walk_sink(e, &pass->sinks[s], note_load, &b);
+                walk_sink(e->survey, &pass->sinks[s], note_load, &b);
             }
         }
     }
@@ -95,7 +96,7 @@ void ahead_plan(emitter *e, const plan *p)
             if (wanted >> n & 1 && (best < 0 || asked[n] < asked[best])) best = n;
         if (best < 0) continue;
         asked[best]++;
-        e->ahead_in[v] = e->pass_number + 1 + best;
+        e->ahead_in[v] = e->survey->pass_number + 1 + best;
     }
 }
 
@@ -109,18 +110,18 @@ void access_prefetch(nest *n, const tile_op *op, const address *a)
     if ((n->partial && !n->single) || !e->prefetches || !a->stride || strcmp(a->stride, "1") || a->ok) return;
     value loaded = op->results[0];
     int *passes = e->loaded_in[loaded], size_bytes = dtypes[a->elem].size_bytes;
-    if (!passes[0]) passes[0] = e->pass_number;
-    if (!passes[1] && passes[0] != e->pass_number) passes[1] = e->pass_number;
+    if (!passes[0]) passes[0] = e->survey->pass_number;
+    if (!passes[1] && passes[0] != e->survey->pass_number) passes[1] = e->survey->pass_number;
     advance next = find_advance(e, op);
     if (!next.turn) {
         bool streams = e->pipelined;
         for (int i = 0; i < n->pass->sink_count; i++) streams |= n->pass->sinks[i].kind == SINK_STORE;
-        bool from_memory = next.axis >= 0 && passes[0] == e->pass_number && streams;
+        bool from_memory = next.axis >= 0 && passes[0] == e->survey->pass_number && streams;
         if (from_memory) put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 2);", a->pointer, FAR_BYTES / size_bytes);
         if (from_memory || e->pipelined)
             put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 3);", a->pointer, NEAR_BYTES / size_bytes);
-        if (e->pipelined || passes[1] != e->pass_number) return;
-    } else if (e->ahead_in[loaded] != e->pass_number) {
+        if (e->pipelined || passes[1] != e->survey->pass_number) return;
+    } else if (e->ahead_in[loaded] != e->survey->pass_number) {
         return;
     }
     if (next.axis < 0 || next.axis == access->rank - 1) return;

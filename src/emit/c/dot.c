@@ -11,90 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- which operands need no copy ---- */
-
-static bool bound_is_own(const emitter *e, const tile_op *bound, const tile_op *load)
-{
-    const struct access *a = &load->attr.access;
-    emitter *scratch = (emitter *)e;
-    int operand = a->first_index;
-    for (int axis = 0; axis < a->rank; axis++) {
-        if (a->kind[axis] == INDEX_SLICE && a->result_axis[axis] == bound->attr.index) {
-            constraint own = constraint_of_axis(scratch, load->operands[operand], a->array, axis);
-            constraint c = constraint_of_bound(scratch, bound);
-            number x, y;
-            bool same_step = load->operands[operand + 1] == bound->operands[1] ||
-                             (tile_is_constant(e->k, load->operands[operand + 1], &x) &&
-                              tile_is_constant(e->k, bound->operands[1], &y) && x.i == y.i);
-            return same_step && own.start == c.start && own.kind == c.kind && own.number == c.number;
-        }
-        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
-    }
-    return false;
-}
-
-static bool mask_is_own(const emitter *e, value mask, const tile_op *load, int *ways)
-{
-    const tile_op *op = value_is_virtual(e, mask) ? tile_def(e->k, mask) : NULL;
-    if (!op || --*ways < 0) return false;
-    if (op->code == OP_AND)
-        return mask_is_own(e, op->operands[0], load, ways) && mask_is_own(e, op->operands[1], load, ways);
-    if (op->code == OP_BROADCAST) return mask_is_own(e, op->operands[0], load, ways);
-    return op->code == OP_BOUND && bound_is_own(e, op, load);
-}
-
-static bool is_zero_tile(const emitter *e, value v)
-{
-    number n;
-    while (tile_def(e->k, v) && tile_def(e->k, v)->code == OP_BROADCAST) v = tile_def(e->k, v)->operands[0];
-    if (!tile_is_constant(e->k, v, &n)) return false;
-    return dtype_is_float(tile_type_of(e->k, v).elem) ? n.f == 0 : n.i == 0;
-}
-
-/* What computes a virtual value, behind the rounding that the product does itself. */
-static tile_op *definition_of_operand(const emitter *e, value *v, bool rounded)
-{
-    tile_op *op = value_is_virtual(e, *v) ? tile_def(e->k, *v) : NULL;
-    if (!op || op->code != OP_TF32 || !rounded) return op;
-    *v = op->operands[0];
-    return value_is_virtual(e, *v) ? tile_def(e->k, *v) : NULL;
-}
-
-bool dot_operand_is_direct(const emitter *e, value v, tile_op **load, bool *swapped)
-{
-    *swapped = false;
-    bool rounded = e->rounds && e->rounds[v];
-    tile_op *op = definition_of_operand(e, &v, rounded);
-    int rank = e->k->values[v].type.rank;
-    if (op && op->code == OP_PERMUTE && op->attr.axes[rank - 1] == rank - 2 && op->attr.axes[rank - 2] == rank - 1) {
-        *swapped = true;
-        v = op->operands[0];
-        op = definition_of_operand(e, &v, rounded);
-    }
-    value mask = 0;
-    if (op && op->code == OP_SELECT && is_zero_tile(e, op->operands[2])) {
-        mask = op->operands[0];
-        tile_type whole = tile_type_of(e->k, v), part = tile_type_of(e->k, op->operands[1]);
-        if (!tile_shape_same(&whole, &part)) return false;
-        v = op->operands[1];
-        op = definition_of_operand(e, &v, rounded);
-    }
-    if (!op || op->code != OP_LOAD || op->attr.access.mask_count) return false;
-    const struct access *a = &op->attr.access;
-    int operand = a->first_index;
-    for (int axis = 0; axis < a->rank; axis++) {
-        if (a->kind[axis] == INDEX_TILE && e->k->values[op->operands[operand]].type.rank) return false;
-        if (a->kind[axis] == INDEX_SLICE && !a->safe[axis]) {
-            number step;
-            if (!tile_is_constant(e->k, op->operands[operand + 1], &step) || step.i < 1) return false;
-        }
-        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
-    }
-    *load = op;
-    int ways = TILE_MOST_WAYS;
-    return !mask || mask_is_own(e, mask, op, &ways);
-}
-
 /* ---- an operand as pointer and strides ---- */
 
 static void add_term(emitter *e, const char **sum, const char *term)
@@ -150,9 +66,9 @@ static matrix direct_matrix(emitter *e, tile_op *load)
         int to = a->result_axis[axis];
         const char *step = emit_name(e, load->operands[operand + 1]);
         m.strides[to] =
-            is_one(e, load->operands[operand + 1]) ? stride : arena_print(e->memory, "(%s * %s)", step, stride);
+            is_one(e->survey, load->operands[operand + 1]) ? stride : arena_print(e->memory, "(%s * %s)", step, stride);
         if (!a->safe[axis]) {
-            bool one = is_one(e, load->operands[operand + 1]);
+            bool one = is_one(e->survey, load->operands[operand + 1]);
             if (facts_of(e->facts, start).low < 0)
                 m.limits[to][0] = one ? arena_print(e->memory, "-%s", first)
                                       : arena_print(e->memory, "(-%s + %s - 1) / %s", first, step, step);
@@ -183,7 +99,7 @@ matrix dot_operand_matrix(emitter *e, value v)
     bool swapped;
     int rank = e->k->values[v].type.rank;
     matrix m, turned;
-    if (dot_operand_is_direct(e, v, &load, &swapped)) {
+    if (dot_operand_is_direct(e->survey, v, &load, &swapped)) {
         m = direct_matrix(e, load);
         if (!swapped) return m;
         turned = m;
@@ -195,7 +111,7 @@ matrix dot_operand_matrix(emitter *e, value v)
         }
         return turned;
     }
-    if (!value_is_virtual(e, v)) return buffer_matrix(e, v);
+    if (!value_is_virtual(e->survey, v)) return buffer_matrix(e, v);
     CHECK(op->code == OP_PERMUTE);
     m = turned = buffer_matrix(e, op->operands[0]);
     for (int i = 0; i < rank; i++) turned.strides[i] = m.strides[op->attr.axes[i]];
@@ -292,7 +208,7 @@ void emit_dot(emitter *e, tile_op *op)
 {
     value a = op->operands[0], b = op->operands[1], result = op->results[0];
     tile_type tc = tile_type_of(e->k, result);
-    int rank = tc.rank, number = buffer_for(e, result), room = room_for(e, op);
+    int rank = tc.rank, number = buffer_for(e->survey, result), room = room_for(e, op);
     matrix left = dot_operand_matrix(e, a), right = dot_operand_matrix(e, b);
     buffer_prepare(e, number);
     buffer_prepare(e, room);
@@ -310,61 +226,6 @@ void emit_dot(emitter *e, tile_op *op)
 }
 
 /* ---- a loop of products ---- */
-
-static bool is_of_block(const tile_block *b, value v)
-{
-    for (int i = 0; i < b->arg_count; i++)
-        if (b->args[i] == v) return true;
-    for (int i = 0; i < b->op_count; i++)
-        for (int j = 0; j < b->ops[i]->result_count; j++)
-            if (b->ops[i]->results[j] == v) return true;
-    return false;
-}
-
-/* An operand that the loop moves along one axis of the tile only, by the whole tile in each turn. */
-static bool operand_follows(const emitter *e, value v, const tile_block *body, int axis)
-{
-    tile_op *load;
-    bool swapped;
-    if (!dot_operand_is_direct(e, v, &load, &swapped) || e->written[load->attr.access.array]) return false;
-    const struct access *a = &load->attr.access;
-    bool found = false;
-    for (int i = 0, operand = a->first_index; i < a->rank; i++) {
-        value start = load->operands[operand];
-        if (a->kind[i] == INDEX_SLICE && a->result_axis[i] == (swapped ? 1 - axis : axis))
-            found = start == body->args[0] && is_one(e, load->operands[operand + 1]);
-        else if (is_of_block(body, start))
-            return false;
-        operand += a->kind[i] == INDEX_SLICE ? 2 : 1;
-    }
-    return found;
-}
-
-tile_op *loop_is_product(const emitter *e, const tile_op *loop)
-{
-    if (loop->code != OP_FOR || loop->result_count != 1 || loop->flags & F_DOWN) return NULL;
-    const tile_block *body = loop->regions[0];
-    tile_op *dot = NULL;
-    for (int i = 0; i < body->op_count; i++) {
-        tile_op *op = body->ops[i];
-        if (op->code == OP_DOT && !dot)
-            dot = op;
-        else if (op->code != OP_YIELD && op->code != OP_LOAD && op->code != OP_BOUND && op->code != OP_AND &&
-                 op->code != OP_SELECT && op->code != OP_BROADCAST && op->code != OP_PERMUTE && op->code != OP_CONST &&
-                 op->code != OP_TF32)
-            return NULL;
-    }
-    const tile_op *yield = body->ops[body->op_count - 1];
-    if (!dot || yield->operands[0] != dot->results[0] || dot->operand_count != 3 || dot->operands[2] != body->args[1] ||
-        e->uses[body->args[1]] != 1 || e->k->values[dot->results[0]].type.rank != 2)
-        return NULL;
-    number step;
-    bool whole = tile_is_constant(e->k, loop->operands[2], &step) && step.i > 0 &&
-                 e->k->values[dot->operands[0]].type.dims[1] == step.i;
-    return whole && operand_follows(e, dot->operands[0], body, 1) && operand_follows(e, dot->operands[1], body, 0)
-               ? dot
-               : NULL;
-}
 
 /* The loop's variable stands still at its first value, and the product is as deep as all turns together. */
 void dot_put_depth(emitter *e, const tile_op *loop)
@@ -386,7 +247,7 @@ static void put_loop_product(emitter *e, tile_op *dot, int room)
 
 static void begin_loop_product(emitter *e, const tile_op *loop, tile_op *dot, int *room)
 {
-    e->buffer_of[dot->results[0]] = buffer_for(e, loop->regions[0]->args[1]);
+    e->survey->buffer_of[dot->results[0]] = buffer_for(e->survey, loop->regions[0]->args[1]);
     *room = room_for(e, dot);
     buffer_prepare(e, *room);
     put(e, "{");
@@ -405,36 +266,21 @@ void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot)
     put(e, "}");
 }
 
-/* The only sink of a group, or NULL. */
-static const sink *only_sink(const item *it)
-{
-    const group *g = it->kind == ITEM_GROUP ? it->group : NULL;
-    return g && g->pass_count == 1 && g->passes[0].sink_count == 1 ? &g->passes[0].sinks[0] : NULL;
-}
-
-bool loop_starts_at_zero(const emitter *e, const item *items)
-{
-    const tile_op *loop = items[1].kind == ITEM_CONTROL ? items[1].op : NULL;
-    const sink *fill = only_sink(&items[0]);
-    return loop && fill && loop_is_product(e, loop) && fill->kind == SINK_COPY &&
-           fill->result == loop->regions[0]->args[1] && is_zero_tile(e, fill->v);
-}
-
 /* Three items: sums set to zero, a loop of products, the sums stored as they are and not used again. */
 bool loop_is_stored(const emitter *e, const item *items)
 {
-    const sink *store = only_sink(&items[2]);
-    if (!store || !loop_starts_at_zero(e, items)) return false;
+    const sink *store = item_only_sink(&items[2]);
+    if (!store || !loop_starts_at_zero(e->survey, items)) return false;
     value sums = items[1].op->results[0];
-    if (store->kind != SINK_STORE || store->op->operands[0] != sums || e->uses[sums] != 1) return false;
+    if (store->kind != SINK_STORE || store->op->operands[0] != sums || e->survey->uses[sums] != 1) return false;
     const struct access *a = &store->op->attr.access;
-    if (a->mask_count || e->read[a->array] || e->k->params[a->array].elem != tile_type_of(e->k, sums).elem)
+    if (a->mask_count || e->survey->read[a->array] || e->k->params[a->array].elem != tile_type_of(e->k, sums).elem)
         return false;
     bool used[2] = {0};
     for (int i = 0, operand = a->first_index; i < a->rank; i++) {
         bool slice = a->kind[i] == INDEX_SLICE;
         if (!slice && e->k->values[store->op->operands[operand]].type.rank) return false;
-        if (slice && !is_one(e, store->op->operands[operand + 1])) return false;
+        if (slice && !is_one(e->survey, store->op->operands[operand + 1])) return false;
         if (slice) used[a->result_axis[i]] = true;
         operand += slice ? 2 : 1;
     }
@@ -445,7 +291,8 @@ bool loop_is_stored(const emitter *e, const item *items)
  * as it does; otherwise everything as it was written. */
 void emit_stored_loop(emitter *e, const item *items)
 {
-    tile_op *loop = items[1].op, *dot = loop_is_product(e, loop), *store = items[2].group->passes[0].sinks[0].op;
+    tile_op *loop = items[1].op, *dot = loop_is_product(e->survey, loop),
+            *store = items[2].group->passes[0].sinks[0].op;
     tile_type type = tile_type_of(e->k, loop->results[0]);
     static const char *const names[] = {"m", "n"};
     int room;
@@ -475,9 +322,9 @@ void emit_stored_loop(emitter *e, const item *items)
     put(e, "} else {");
     e->depth++;
     emit_group(e, items[0].group);
-    e->time++;
+    e->survey->time++;
     put_loop_product(e, dot, room);
-    e->time++;
+    e->survey->time++;
     emit_group(e, items[2].group);
     e->depth--;
     put(e, "}");

@@ -118,7 +118,7 @@ static void put_value(emitter *e, value v, value valid)
 
 void emit_print(emitter *e, tile_op *op)
 {
-    e->prints = true;
+    e->survey->prints = true;
     need(e, "f16_to_f32");
     need(e, "bf16_to_f32");
     need(e, "f8e4m3_to_f32");

@@ -3,7 +3,7 @@
  *
  * In: a kernel that went through the pipeline. Out: C text without headers: the structs of emit.h's ABI, the parts of
  * the prelude that are used, one function per phase that runs programs first .. last-1, and NAME_scratch_bytes.
- * Scalars are C locals named after the source; tile ops become loop nests (nest_plan.c, c/nest.c).
+ * Scalars are C locals named after the source; tile ops become loop nests (schedule/plan.c, c/nest.c).
  * SPDX-License-Identifier: MIT
  */
 #include "emit/c/nest.h"
@@ -86,7 +86,7 @@ void put_line_comment(emitter *e, const tile_op *op)
 
 void emit_failure(emitter *e, int kind, int line)
 {
-    e->has_assert = true;
+    e->survey->has_assert = true;
     put(e, "if (!__atomic_exchange_n(&launch->report->failed, %d, __ATOMIC_ACQ_REL)) {", kind);
     put(e, "    launch->report->line = %d;", line);
     for (int i = 0; i < 3; i++) put(e, "    launch->report->program[%d] = program%d;", i, i);
@@ -122,7 +122,7 @@ static void emit_scalar_access(emitter *e, tile_op *op)
         address_store(&n, a, nest_value(&n, op->operands[0], at), false);
     } else {
         reg expected = op->attr.atomic == ATOMIC_CAS ? nest_value(&n, op->operands[1], at) : r;
-        bool kept = e->uses[result] != 0;
+        bool kept = e->survey->uses[result] != 0;
         r.words = fresh_name(e, result);
         if (kept) put_at(&n, 0, "%s %s = 0;", scalar_c_type(a.elem), r.words);
         address_atomic(&n, a, op, nest_value(&n, op->operands[0], at), expected, kept, r.words);
@@ -172,7 +172,7 @@ static void emit_for(emitter *e, tile_op *op)
     tile_block *body = op->regions[0];
     const value *carried = body->args + 1;
     const tile_op *around = e->loop;
-    int begin = e->time;
+    int begin = e->survey->time;
     emit_declare_variables(e, carried, op->operands + 3, op->result_count);
     emit_for_head(e, op);
     e->depth++;
@@ -180,7 +180,7 @@ static void emit_for(emitter *e, tile_op *op)
     emit_block(e, body, carried);
     e->loop = around;
     emit_assign(e, emit_last_op(body), carried);
-    buffer_loop_ends(e, begin);
+    buffer_loop_ends(e->survey, begin);
     e->depth--;
     put(e, "}");
     emit_declare_results(e, op, carried);
@@ -189,7 +189,7 @@ static void emit_for(emitter *e, tile_op *op)
 static void emit_while(emitter *e, tile_op *op)
 {
     tile_block *test = op->regions[0], *body = op->regions[1];
-    int begin = e->time;
+    int begin = e->survey->time;
     emit_declare_variables(e, test->args, op->operands, op->result_count);
     put(e, "for (;;) {");
     e->depth++;
@@ -199,7 +199,7 @@ static void emit_while(emitter *e, tile_op *op)
         if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
     emit_block(e, body, body->args);
     emit_assign(e, emit_last_op(body), test->args);
-    buffer_loop_ends(e, begin);
+    buffer_loop_ends(e->survey, begin);
     e->depth--;
     put(e, "}");
     emit_declare_results(e, op, test->args);
@@ -226,7 +226,7 @@ static void emit_plan(emitter *e, const plan *p)
 {
     for (int i = 0; i < p->count; i++) {
         item *it = &p->items[i];
-        e->time++;
+        e->survey->time++;
         if (i + 2 < p->count && loop_is_stored(e, it)) {
             emit_stored_loop(e, it);
             i += 2;
@@ -244,8 +244,8 @@ static void emit_plan(emitter *e, const plan *p)
         case ITEM_FOLD: emit_fold_buffer(e, it->op); break;
         case ITEM_EFFECT: emit_print(e, it->op); break;
         case ITEM_CONTROL:
-            if (loop_is_product(e, it->op))
-                emit_loop_of_products(e, it->op, loop_is_product(e, it->op));
+            if (loop_is_product(e->survey, it->op))
+                emit_loop_of_products(e, it->op, loop_is_product(e->survey, it->op));
             else if (it->op->code == OP_FOR)
                 emit_for(e, it->op);
             else if (it->op->code == OP_WHILE)
@@ -259,20 +259,12 @@ static void emit_plan(emitter *e, const plan *p)
 
 void emit_block(emitter *e, tile_block *b, const value *targets)
 {
-    plan p = plan_block(e, b, targets);
+    plan p = plan_block(e->survey, b, targets);
     if (e->prefetches && e->loop && e->loop->regions[0] == b) ahead_plan(e, &p);
     emit_plan(e, &p);
 }
 
 /* ---- phases and the unit ---- */
-
-static void count_uses(tile_kernel *k, tile_block *b, tile_op *op, void *context)
-{
-    emitter *e = context;
-    for (int i = 0; i < op->operand_count; i++) e->uses[op->operands[i]]++;
-    if (op->code == OP_STORE || op->code == OP_ATOMIC) e->written[op->attr.access.array] = true;
-    if (op->code == OP_LOAD || op->code == OP_ATOMIC) e->read[op->attr.access.array] = true;
-}
 
 /* Only what the body names. */
 static void put_arrays(emitter *e, const char *body)
@@ -298,7 +290,7 @@ static void put_programs(emitter *e, int axes, int stages)
     if (axes == 1) {
         put(e, "%s", stages ? steps : "for (long program = first; program < last; program++) {");
         put(e, "    const long program0 = %s%s;", stages ? "step < last ? step : last - 1" : "program",
-            e->has_assert || e->prints ? ", program1 = 0, program2 = 0" : "");
+            e->survey->has_assert || e->survey->prints ? ", program1 = 0, program2 = 0" : "");
         return;
     }
     put(e, "long program0 = first %% launch->programs[0];");
@@ -309,7 +301,7 @@ static void put_programs(emitter *e, int axes, int stages)
 
 static void put_next_program(emitter *e, int axes, int stages)
 {
-    if (e->has_assert) put(e, "next_program:;");
+    if (e->survey->has_assert) put(e, "next_program:;");
     if (axes > 1) {
         put(e, "    if (%s++program0 == launch->programs[0]) {", stages ? "step + 1 < last && " : "");
         put(e, "        program0 = 0;");
@@ -326,34 +318,22 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
 {
     const tile_kernel *k = e->k;
     int count = k->value_count;
-    e->uses = ARENA_ARRAY(e->memory, int, count);
-    e->force = ARENA_ARRAY(e->memory, bool, count);
-    e->seen = ARENA_ARRAY(e->memory, int, count);
-    e->seen_at = ARENA_ARRAY(e->memory, place, count);
-    e->at_launch = ARENA_ARRAY(e->memory, signed char, count);
-    e->seen_now = 0;
-    e->buffer_of = ARENA_ARRAY(e->memory, int, count);
-    e->written = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
-    e->read = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    survey_open(e->survey, phase);
     e->loaded_in = arena_alloc(e->memory, sizeof(*e->loaded_in) * (size_t)count);
     e->ahead_in = ARENA_ARRAY(e->memory, int, count);
     e->prefetches = false;
     for (int p = 0; p < k->param_count; p++) e->prefetches |= k->params[p].facts.streams;
     e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
-    e->buffers = NULL;
-    e->buffer_count = e->buffer_capacity = 0;
-    e->dot_room = e->time = 0;
-    e->has_assert = e->streams = e->overlaps = false;
+    e->streams = e->overlaps = false;
     e->line = 0;
     e->phase = phase;
-    ARENA_PUSH(e->memory, e->buffers, e->buffer_count, e->buffer_capacity, (buffer){0});
-    tile_walk((tile_kernel *)k, k->phases[phase], count_uses, e);
     text body = {0}, before = {0};
     e->out = &body;
     e->depth = 2;
-    plan p = plan_block(e, k->phases[phase], NULL);
+    plan p = plan_block(e->survey, k->phases[phase], NULL);
     int stages = emit_pipeline(e, &p, &before);
     if (!stages) emit_plan(e, &p);
+    e->prints |= e->survey->prints;
     e->out = functions;
     e->depth = 0;
     put(e, "%sint %s_phase%d(const launch_info *launch, long first, long last, void *scratch)",
@@ -367,8 +347,8 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     put_programs(e, axes, stages);
     text_add(functions, text_get(&body));
     put_next_program(e, axes, stages);
-    for (int i = 1; i < e->buffer_count; i++)
-        if (e->buffers[i].run_time) put(e, "free(b%d);", i);
+    for (int i = 1; i < e->survey->buffer_count; i++)
+        if (e->survey->buffers[i].run_time) put(e, "free(b%d);", i);
     if (e->streams) put(e, "%s();", need(e, "stream_fence"));
     put(e, "return 0;");
     e->depth = 0;
@@ -415,6 +395,8 @@ qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, q
     emitter e = {.k = k, .options = options ? options : &standard, .memory = arena_new()};
     e.name_set = map_new(e.memory);
     e.facts = facts_compute(k, e.memory);
+    survey survey = {.k = k, .memory = e.memory, .facts = e.facts};
+    e.survey = &survey;
     text functions = {0}, scratch = {0};
     for (int p = 0; p < k->phase_count; p++) emit_phase(&e, p, &functions, &scratch);
     emit_title(k, out);

@@ -216,7 +216,7 @@ void finish_fold(nest *n, const accumulator *a)
 /* Stores a fold's result of the outer loops for other groups. */
 void keep_fold(nest *n, const sink *s)
 {
-    if (!n->e->force[s->result]) return;
+    if (!n->e->survey->force[s->result]) return;
     bool vector = n->vector;
     int loops = n->loops;
     place at = place_of_result(n, s);
@@ -261,7 +261,7 @@ void put_fill(nest *n, const sink *s)
     tile_type type = tile_type_of(e->k, s->result);
     dtype t = tile_type_of(e->k, s->v).elem;
     const char *count = element_count(e, &type);
-    if (e->buffers[buffer_for(e, s->result)].more) count = arena_print(e->memory, "3 * %s", count);
+    if (e->survey->buffers[buffer_for(e->survey, s->result)].more) count = arena_print(e->memory, "3 * %s", count);
     const char *identity = number_text(e, t, fold_identity(s->op->attr.fold, t));
     if (dtype_is_narrow(t)) identity = arena_print(e->memory, "%s(%s)", need(e, "f32_to_%s", memory_name(t)), identity);
     put_at(n, 0, "for (long f = 0; f < %s; f++) %s[f] = %s;", count, buffer_name(e, s->result), identity);

@@ -9,7 +9,8 @@
 
 static void add_constraints(emitter *e, value mask, place at, int axis, int *ways, constraints *list)
 {
-    if (!value_is_virtual(e, mask) || --*ways < 0) return; /* with fewer of them a loop is longer than it need be */
+    if (!value_is_virtual(e->survey, mask) || --*ways < 0)
+        return; /* with fewer of them a loop is longer than it need be */
     const tile_op *op = tile_def(e->k, mask);
     switch (op->code) {
     case OP_AND:
@@ -17,10 +18,10 @@ static void add_constraints(emitter *e, value mask, place at, int axis, int *way
     case OP_RESHAPE:
     case OP_PERMUTE:
         for (int i = 0; i < op->operand_count; i++)
-            add_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, ways, list);
+            add_constraints(e, op->operands[i], place_of_operand(e->survey, op, i, &at), axis, ways, list);
         return;
     case OP_BOUND:
-        if (at.axis[op->attr.index] == axis && is_one(e, op->operands[1]))
+        if (at.axis[op->attr.index] == axis && is_one(e->survey, op->operands[1]))
             ARENA_PUSH(e->memory, list->items, list->count, list->capacity, constraint_of_bound(e, op));
         return;
     default: return;
@@ -55,7 +56,7 @@ static constraints sink_constraints(emitter *e, const sink *s, int axis)
     tile_type type = tile_type_of(e->k, s->v);
     place at = place_own(&type);
     const tile_op *op = s->op;
-    if (s->kind == SINK_STORE || (s->kind == SINK_ATOMIC && !e->uses[s->result])) {
+    if (s->kind == SINK_STORE || (s->kind == SINK_ATOMIC && !e->survey->uses[s->result])) {
         int operand = op->attr.access.first_index;
         for (int i = 0; i < op->attr.access.rank; i++) {
             if (op->attr.access.kind[i] != INDEX_SLICE) {
@@ -63,25 +64,26 @@ static constraints sink_constraints(emitter *e, const sink *s, int axis)
                 continue;
             }
             if (at.axis[op->attr.access.result_axis[i]] == axis && !op->attr.access.safe[i] &&
-                is_one(e, op->operands[operand + 1]))
+                is_one(e->survey, op->operands[operand + 1]))
                 ARENA_PUSH(e->memory, list.items, list.count, list.capacity,
                            constraint_of_axis(e, op->operands[operand], op->attr.access.array, i));
             operand += 2;
         }
         for (int i = op->operand_count - op->attr.access.mask_count; i < op->operand_count; i++)
-            add_mask_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, &list);
+            add_mask_constraints(e, op->operands[i], place_of_operand(e->survey, op, i, &at), axis, &list);
     } else if (s->kind == SINK_ASSERT) {
         for (int i = 1; i < op->operand_count; i++)
-            add_mask_constraints(e, op->operands[i], place_of_operand(e, op, i, &at), axis, &list);
+            add_mask_constraints(e, op->operands[i], place_of_operand(e->survey, op, i, &at), axis, &list);
     } else if (s->kind == SINK_REDUCE || s->kind == SINK_COPY) {
-        const tile_op *select = value_is_virtual(e, s->v) ? tile_def(e->k, s->v) : NULL;
+        const tile_op *select = value_is_virtual(e->survey, s->v) ? tile_def(e->k, s->v) : NULL;
         if (!select || select->code != OP_SELECT || is_position(s)) return list;
         value old = select->operands[2];
         bool nothing = s->kind == SINK_REDUCE ? is_identity(e, old, op->attr.fold)
-                                              : !value_is_virtual(e, old) && e->buffer_of[old] &&
-                                                    e->buffer_of[old] == e->buffer_of[s->result] &&
+                                              : !value_is_virtual(e->survey, old) && e->survey->buffer_of[old] &&
+                                                    e->survey->buffer_of[old] == e->survey->buffer_of[s->result] &&
                                                     tile_type_same(&type, &e->k->values[old].type);
-        if (nothing) add_mask_constraints(e, select->operands[0], place_of_operand(e, select, 0, &at), axis, &list);
+        if (nothing)
+            add_mask_constraints(e, select->operands[0], place_of_operand(e->survey, select, 0, &at), axis, &list);
     }
     return list;
 }

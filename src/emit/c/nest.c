@@ -1,5 +1,5 @@
 /*
- * A group of passes as C loops. In: a group from nest_plan.c. Out: one block of C.
+ * A group of passes as C loops. In: a group from schedule/plan.c. Out: one block of C.
  *
  * Each pass evaluates all its sinks for one position before it writes anything, so a carried tile can be replaced by a
  * function of itself. Loops run only over positions where some sink does something: the bounds that all sinks share
@@ -39,7 +39,7 @@ static reg sink_value(nest *n, const sink *s, place at)
 static bool store_streams(const nest *n, const tile_op *store)
 {
     const tile_param *p = &n->e->k->params[store->attr.access.array];
-    return p->facts.streams && p->kind == PARAM_OUT && !n->e->read[store->attr.access.array];
+    return p->facts.streams && p->kind == PARAM_OUT && !n->e->survey->read[store->attr.access.array];
 }
 
 static void write_sink(nest *n, const sink *s, reg r, const accumulator *a)
@@ -54,8 +54,8 @@ static void write_sink(nest *n, const sink *s, reg r, const accumulator *a)
     case SINK_ATOMIC: {
         reg expected = {0};
         if (s->op->attr.atomic == ATOMIC_CAS)
-            expected = nest_value(n, s->op->operands[1], place_of_operand(e, s->op, 1, &at));
-        bool kept = e->uses[s->result] != 0;
+            expected = nest_value(n, s->op->operands[1], place_of_operand(e->survey, s->op, 1, &at));
+        bool kept = e->survey->uses[s->result] != 0;
         const char *old = fresh_name(e, s->result);
         if (kept)
             put_at(n, n->loops, n->vector ? "%s %s = {0};" : "%s %s = 0;",
@@ -69,7 +69,7 @@ static void write_sink(nest *n, const sink *s, reg r, const accumulator *a)
         const char *bad = n->vector ? arena_print(e->memory, "~%s", as_vector(n, DT_BOOL, r))
                                     : arena_print(e->memory, "!(%s)", r.truth ? "1" : r.words);
         for (int i = 1; i < s->op->operand_count; i++) {
-            reg mask = nest_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
+            reg mask = nest_value(n, s->op->operands[i], place_of_operand(e->survey, s->op, i, &at));
             if (mask.truth) continue;
             bad = arena_print(e->memory, "(%s & %s)", bad, n->vector ? as_vector(n, DT_BOOL, mask) : mask.words);
         }
@@ -260,7 +260,7 @@ static bool pays_to_unroll(const nest *n, bool part_only)
     for (int i = 0; i < n->pass->sink_count; i++) {
         const sink *s = &n->pass->sinks[i];
         if (is_position(s) || is_fold_in_buffer(s) || s->kind == SINK_ATOMIC || s->kind == SINK_ASSERT) return false;
-        weight += sink_weight(n->e, s);
+        weight += sink_weight(n->e->survey, s);
         folds += s->kind == SINK_REDUCE;
     }
     int64_t extent = n->pass->loops[n->loops - 1];
@@ -274,7 +274,7 @@ static bool pays_to_overlap(const nest *n, bool part_only)
     for (int i = 0; i < n->pass->sink_count; i++) {
         const sink *s = &n->pass->sinks[i];
         if (s->kind != SINK_STORE || !store_streams(n, s->op)) return false;
-        weight += sink_weight(n->e, s);
+        weight += sink_weight(n->e->survey, s);
     }
     int64_t extent = n->pass->loops[n->loops - 1];
     return weight >= CHAIN && weight <= CHAIN_TOO_LONG && !part_only && (extent < 0 || extent >= 16 * UNROLL);
@@ -284,7 +284,7 @@ static bool pays_to_overlap(const nest *n, bool part_only)
 static bool body_is_long(const nest *n)
 {
     int weight = 0;
-    for (int i = 0; i < n->pass->sink_count; i++) weight += sink_weight(n->e, &n->pass->sinks[i]);
+    for (int i = 0; i < n->pass->sink_count; i++) weight += sink_weight(n->e->survey, &n->pass->sinks[i]);
     return weight >= LONG_BODY;
 }
 
@@ -468,12 +468,12 @@ void emit_group(emitter *e, const group *g)
             put_line_comment(e, s->op);
             if (s->kind == SINK_SCALAR || (fold && !tile_type_of(e->k, s->result).rank))
                 put(e, "%s %s;", scalar_c_type(tile_type_of(e->k, s->result).elem), emit_name(e, s->result));
-            bool buffered = s->kind == SINK_KEEP || s->kind == SINK_COPY || (fold && e->force[s->result]) ||
-                            (s->kind == SINK_ATOMIC && e->uses[s->result]);
+            bool buffered = s->kind == SINK_KEEP || s->kind == SINK_COPY || (fold && e->survey->force[s->result]) ||
+                            (s->kind == SINK_ATOMIC && e->survey->uses[s->result]);
             if (!buffered) continue;
             if (fold && block_axis(e, &g->passes[p], s, g->outer) != NO_AXIS)
-                e->buffers[buffer_for(e, s->result)].more = 2;
-            buffer_prepare(e, buffer_for(e, s->result));
+                e->survey->buffers[buffer_for(e->survey, s->result)].more = 2;
+            buffer_prepare(e, buffer_for(e->survey, s->result));
         }
     }
     const char *first[MAX_RANK] = {0}, *last[MAX_RANK] = {0};
@@ -485,7 +485,7 @@ void emit_group(emitter *e, const group *g)
         n.pass = &g->passes[p];
         n.loops = n.pass->loop_count;
         n.vector = n.loops > n.outer;
-        e->pass_number++;
+        e->survey->pass_number++;
         if (n.vector)
             emit_vector_pass(&n);
         else

@@ -21,8 +21,8 @@ typedef struct reg {
 /* 0 <= start + position < extent along one loop axis. */
 typedef struct constraint {
     value start;
-    enum { EXTENT_NUMBER, EXTENT_PARAM, EXTENT_ARRAY, EXTENT_VALUE } kind;
-    int64_t number; /* the constant, parameter, 8 * array + axis, or value */
+    int kind; /* of a limit, and its number */
+    int64_t number;
     const char *extent;
 } constraint;
 
@@ -100,7 +100,6 @@ void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, 
 constraint constraint_of_axis(emitter *e, value start, int array, int axis);
 constraint constraint_of_bound(emitter *e, const tile_op *bound);
 bool constraint_known(const nest *n, int axis, const constraint *c);
-bool is_one(const emitter *e, value v); /* the constant 1 */
 /* Does it hold at this axis of a loop? A register of the test; truth when no test is needed. */
 reg constraint_test(nest *n, int axis, const constraint *c, value step);
 

@@ -50,8 +50,8 @@ static const pass_nest *only_pass(const stage *s)
 static bool scalar_fits(const emitter *e, const tile_op *op, int stage)
 {
     op_class class = ops[op->code].class;
-    if (op->code == OP_LOAD) return !stage && !e->written[op->attr.access.array];
-    if (op->code == OP_STORE) return !e->read[op->attr.access.array];
+    if (op->code == OP_LOAD) return !stage && !e->survey->written[op->attr.access.array];
+    if (op->code == OP_STORE) return !e->survey->read[op->attr.access.array];
     if (op->code == OP_CONST || op->code == OP_ARG || op->code == OP_PROGRAM || op->code == OP_PROGRAMS ||
         op->code == OP_ASSUME || op->code == OP_YIELD)
         return true;
@@ -63,7 +63,7 @@ static bool scalar_fits(const emitter *e, const tile_op *op, int stage)
 static bool sink_fits(const emitter *e, const sink *s)
 {
     switch (s->kind) {
-    case SINK_STORE: return !e->read[s->op->attr.access.array];
+    case SINK_STORE: return !e->survey->read[s->op->attr.access.array];
     case SINK_REDUCE: return !is_fold_in_buffer(s) && !is_position(s) && is_scalar(e, s->result);
     case SINK_KEEP: return true;
     default: return false;
@@ -86,7 +86,7 @@ typedef struct demand {
     int *first_use; /* of loads and buffers: 1 + the stage from which on their rows are in cache; 0: not used */
 } demand;
 
-static void check_use(emitter *e, value v, const place *at, void *context)
+static void check_use(survey *e, value v, const place *at, void *context)
 {
     demand *d = context;
     tile_type type = tile_type_of(e->k, v);
@@ -144,20 +144,20 @@ static bool find_stages(pipeline *p)
             p->stages[p->count++].group = it->group;
         } else if (it->kind == ITEM_SCALAR && scalar_fits(e, it->op, MAXIMUM(p->count - 1, 0))) {
             for (int r = 0; r < it->op->result_count; r++)
-                if (!extent_at_launch(e, it->op->results[r]))
+                if (!extent_at_launch(e->survey, it->op->results[r]))
                     p->stage_of[it->op->results[r]] = MAXIMUM(p->count - 1, 0);
         } else if (it->kind != ITEM_CONTROL || it->op->code != OP_YIELD) {
             return false;
         }
     }
     if (p->count < 2) return false;
-    if (extent < 0 && !extent_at_launch(e, (value)-extent)) return false;
+    if (extent < 0 && !extent_at_launch(e->survey, (value)-extent)) return false;
     constraints none = {0};
     if (!limits_are_even(e, &none, extent)) return false;
     demand d = {.p = p, .fits = true, .first_use = ARENA_ARRAY(e->memory, int, e->k->value_count)};
     for (; d.stage < p->count; d.stage++) {
         const pass_nest *pass = only_pass(&p->stages[d.stage]);
-        for (int s = 0; s < pass->sink_count; s++) walk_sink(e, &pass->sinks[s], check_use, &d);
+        for (int s = 0; s < pass->sink_count; s++) walk_sink(e->survey, &pass->sinks[s], check_use, &d);
     }
     return d.fits && stays_in_cache(&d, e, extent);
 }
@@ -199,7 +199,7 @@ static bool emit_stage(pipeline *p, int number)
     n->known[0] = common_constraints(n, pass, 1, 0);
     if (n->known[0].count) return false;
     e->value_text = s->texts;
-    e->pass_number = number + 1;
+    e->survey->pass_number = number + 1;
     s->accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
     for (int i = 0; i < pass->sink_count; i++)
         if (pass->sinks[i].kind == SINK_REDUCE) s->accumulators[i] = declare_accumulator(n, &pass->sinks[i], 1);
@@ -263,7 +263,7 @@ static void put_after(pipeline *p, int number, int *next_item)
     for (; *next_item < plan->count && plan->items[*next_item].kind != ITEM_GROUP; ++*next_item) {
         const item *it = &plan->items[*next_item];
         bool store = it->kind == ITEM_SCALAR && it->op->code == OP_STORE;
-        if (it->kind != ITEM_SCALAR || (!store && extent_at_launch(e, it->op->results[0]))) continue;
+        if (it->kind != ITEM_SCALAR || (!store && extent_at_launch(e->survey, it->op->results[0]))) continue;
         put_line_comment(e, it->op);
         if (store) put(e, "if (%s) {", has_program(e, number));
         e->depth += store;
@@ -297,7 +297,7 @@ static void put_steps(pipeline *p, text *declarations)
     for (int i = 0; i < plan->count; i++) { /* what is the same for all programs */
         const item *it = &plan->items[i];
         bool scalar = it->kind == ITEM_SCALAR && it->op->result_count;
-        if (scalar && extent_at_launch(e, it->op->results[0])) emit_scalar_op(e, it->op);
+        if (scalar && extent_at_launch(e->survey, it->op->results[0])) emit_scalar_op(e, it->op);
     }
     int item = 0;
     put_after(p, 0, &item); /* before the first pass */
@@ -344,7 +344,7 @@ int emit_pipeline(emitter *e, const plan *plan, text *declarations)
     for (int v = 0; v < e->k->value_count; v++) p.stage_of[v] = -1;
     if (!find_stages(&p)) return 0;
     int serial = e->serial;
-    e->time++; /* one time for all: no two buffers share a place */
+    e->survey->time++; /* one time for all: no two buffers share a place */
     e->pipelined = true;
     bool fits = true;
     for (int s = 0; s < p.count; s++) name_values(&p, s);
@@ -353,9 +353,9 @@ int emit_pipeline(emitter *e, const plan *plan, text *declarations)
         put_steps(&p, declarations);
     } else { /* as if nothing had been tried */
         e->serial = serial;
-        e->pass_number = 0;
+        e->survey->pass_number = 0;
         memset(e->loaded_in, 0, sizeof(*e->loaded_in) * (size_t)e->k->value_count);
-        for (int i = 1; i < e->buffer_count; i++) e->buffers[i].first = e->buffers[i].last = 0;
+        for (int i = 1; i < e->survey->buffer_count; i++) e->survey->buffers[i].first = e->survey->buffers[i].last = 0;
     }
     e->pipelined = false;
     e->value_text = NULL;

@@ -83,7 +83,7 @@ static reg compute_map(nest *n, value v, const tile_op *op, place at)
     int level = 0;
     reg *operands = ARENA_ARRAY(e->memory, reg, op->operand_count + 1);
     for (int i = 0; i < op->operand_count; i++) {
-        operands[i] = nest_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        operands[i] = nest_value(n, op->operands[i], place_of_operand(e->survey, op, i, &at));
         level = MAXIMUM(level, operands[i].level);
     }
     bool vector = level_is_vector(n, level);
@@ -144,10 +144,10 @@ static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
     int level = 0;
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {
-        operands[i] = nest_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        operands[i] = nest_value(n, op->operands[i], place_of_operand(e->survey, op, i, &at));
         level = MAXIMUM(level, operands[i].truth ? 0 : operands[i].level);
         if (op->code == OP_SELECT && i == 0 && operands[0].truth)
-            return nest_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+            return nest_value(n, op->operands[1], place_of_operand(e->survey, op, 1, &at));
     }
     if (tile_type_of(e->k, v).elem == DT_BOOL && (op->code == OP_AND || op->code == OP_OR)) {
         for (int i = 0; i < 2; i++)
@@ -186,7 +186,7 @@ static reg compute_elementwise(nest *n, value v, const tile_op *op, place at)
 static bool is_affine(nest *n, value v, place at, int *ways, reg *base)
 {
     emitter *e = n->e;
-    const tile_op *op = value_is_virtual(e, v) ? tile_def(e->k, v) : NULL;
+    const tile_op *op = value_is_virtual(e->survey, v) ? tile_def(e->k, v) : NULL;
     if (!op || tile_type_of(e->k, v).elem != DT_I64 || --*ways < 0) return false;
     switch (op->code) {
     case OP_IOTA:
@@ -195,12 +195,12 @@ static bool is_affine(nest *n, value v, place at, int *ways, reg *base)
         return true;
     case OP_BROADCAST:
     case OP_RESHAPE:
-    case OP_PERMUTE: return is_affine(n, op->operands[0], place_of_operand(e, op, 0, &at), ways, base);
+    case OP_PERMUTE: return is_affine(n, op->operands[0], place_of_operand(e->survey, op, 0, &at), ways, base);
     case OP_ADD:
     case OP_SUB:
         for (int i = 0; i < (op->code == OP_ADD ? 2 : 1); i++) {
-            place other = place_of_operand(e, op, 1 - i, &at);
-            if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), ways, base)) continue;
+            place other = place_of_operand(e->survey, op, 1 - i, &at);
+            if (!is_affine(n, op->operands[i], place_of_operand(e->survey, op, i, &at), ways, base)) continue;
             if (tile_type_of(e->k, op->operands[1 - i]).rank && place_level(&other, MAX_RANK) == n->loops) return false;
             reg term = nest_value(n, op->operands[1 - i], other);
             base->words = arena_print(e->memory, "%s %s %s", base->words, op->code == OP_ADD ? "+" : "-", term.words);
@@ -219,9 +219,9 @@ static bool compare_positions(nest *n, const tile_op *op, place at, reg *result)
     for (int i = 0; i < 2; i++) {
         reg base;
         int ways = TILE_MOST_WAYS;
-        place other = place_of_operand(e, op, 1 - i, &at);
+        place other = place_of_operand(e->survey, op, 1 - i, &at);
         if (place_level(&other, tile_type_of(e->k, op->operands[1 - i]).rank) == n->loops) continue;
-        if (!is_affine(n, op->operands[i], place_of_operand(e, op, i, &at), &ways, &base)) continue;
+        if (!is_affine(n, op->operands[i], place_of_operand(e->survey, op, i, &at), &ways, &base)) continue;
         static const op_code mirrored[] = {OP_GT, OP_GE, OP_LT, OP_LE, OP_EQ, OP_NE};
         op_code code = i ? mirrored[op->code - OP_LT] : op->code;
         reg limit = nest_value(n, op->operands[1 - i], other);
@@ -239,9 +239,9 @@ static bool compare_positions(nest *n, const tile_op *op, place at, reg *result)
 static reg compute_one_plus_tanh(nest *n, value v, const tile_op *op, int tanh, place at)
 {
     emitter *e = n->e;
-    place inner = place_of_operand(e, op, tanh, &at);
+    place inner = place_of_operand(e->survey, op, tanh, &at);
     const tile_op *of = tile_def(e->k, op->operands[tanh]);
-    reg x = nest_value(n, of->operands[0], place_of_operand(e, of, 0, &inner));
+    reg x = nest_value(n, of->operands[0], place_of_operand(e->survey, of, 0, &inner));
     dtype t = tile_type_of(e->k, v).elem;
     const char *lanes = level_is_vector(n, x.level) ? "x16" : "";
     return nest_define(
@@ -260,7 +260,7 @@ reg nest_compute(nest *n, value v, place at)
     case OP_BOUND: r = compute_bound(n, op, at); break;
     case OP_BROADCAST:
     case OP_RESHAPE:
-    case OP_PERMUTE: r = nest_value(n, op->operands[0], place_of_operand(e, op, 0, &at)); break;
+    case OP_PERMUTE: r = nest_value(n, op->operands[0], place_of_operand(e->survey, op, 0, &at)); break;
     case OP_LOAD: {
         address a = access_address(n, op, at);
         access_prefetch(n, op, &a);
@@ -270,8 +270,8 @@ reg nest_compute(nest *n, value v, place at)
     case OP_MAP: return compute_map(n, v, op, at);
     default:
         if (compare_positions(n, op, at, &r)) break;
-        r = is_one_plus_tanh(e, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
-                                           : compute_elementwise(n, v, op, at);
+        r = is_one_plus_tanh(e->survey, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
+                                                   : compute_elementwise(n, v, op, at);
         break;
     }
     nest_remember(n, v, at, r);
@@ -285,7 +285,7 @@ reg nest_value(nest *n, value v, place at)
     if (!rank) return (reg){emit_name(e, v), 0, false};
     for (int i = n->memo_count - 1; i >= 0; i--)
         if (n->memos[i].v == v && place_same(&n->memos[i].at, &at, rank)) return n->memos[i].result;
-    if (value_is_virtual(e, v)) return nest_compute(n, v, at);
+    if (value_is_virtual(e->survey, v)) return nest_compute(n, v, at);
     reg r = address_load(n, v, buffer_address(n, v, at));
     nest_remember(n, v, at, r);
     return r;

@@ -6,7 +6,7 @@
  * provably aligned move 16 bytes at once. In a checked build the axes that were proved inside are tested too, and reported.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/survey.h"
+#include "emit/cuda/nest.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -43,8 +43,8 @@ creg cuda_constraint(cnest *n, int axis, const constraint *c, value step)
     if (axis == NO_AXIS)
         return (creg){cuda_share(n, LEVEL_GROUP, "const int", range_text(e, start, c->extent)), LEVEL_GROUP};
     const char *at = position_text(n, axis);
-    if (!is_one(e, step)) at = arena_print(e->memory, "(long)%s * %s", at, emit_name(e, step));
-    int level = axis_level(n, axis);
+    if (!is_one(e->survey, step)) at = arena_print(e->memory, "(long)%s * %s", at, emit_name(e, step));
+    int level = axis_level(&n->view, axis);
     const char *words = range_text(e, plus(e, start, at), c->extent);
     if (level <= LEVEL_ROW) return (creg){cuda_share(n, level, "const int", words), level};
     return (creg){arena_print(e->memory, "(%s)", words), level};
@@ -70,35 +70,16 @@ static void test(emitter *e, cterms *t, creg r)
     t->ok[r.level] = cjoin(e, t->ok[r.level], "&&", r.words);
 }
 
-/* Does a vector of 16 bytes that begins at a multiple of its elements lie at a multiple of 16 bytes? */
-bool cuda_has_vectors(const tile_param *p)
-{
-    return p->facts.aligned || (p->facts.bulk && p->facts.last_unit);
-}
-
-int64_t cuda_power_of_two(int64_t divisor)
-{
-    return divisor ? divisor & -divisor : 64;
-}
-
-int64_t cuda_extent_divisor(const emitter *e, const constraint *c)
-{
-    if (c->kind == EXTENT_NUMBER) return cuda_power_of_two(c->number);
-    if (c->kind == EXTENT_PARAM) {
-        return facts_divisor(&e->k->params[c->number].facts);
-    }
-    return c->kind == EXTENT_VALUE ? cuda_power_of_two(facts_of(e->facts, (value)c->number).divisor) : 1;
-}
-
 /* The test of a slice along the vector axis, for its elements one by one and all at once. */
 static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
 {
     emitter *e = n->e;
-    int vector = n->layout->vector;
+    int vector = n->view.layout->vector;
     const char *start = emit_name(e, c->start);
     const char *first = plus(e, start, arena_print(e->memory, "i%d", axis));
-    int64_t divisor = MINIMUM(cuda_power_of_two(facts_of(e->facts, c->start).divisor), cuda_extent_divisor(e, c));
-    if (divisor >= vector && !n->layout->shifted) { /* all or none */
+    int64_t divisor = MINIMUM(power_of_two(facts_of(e->facts, c->start).divisor),
+                              limit_divisor(e->survey, &(limit){c->start, c->kind, c->number}));
+    if (divisor >= vector && !n->view.layout->shifted) { /* all or none */
         t->ok[LEVEL_CHUNK] =
             cjoin(e, t->ok[LEVEL_CHUNK], "&&", arena_print(e->memory, "(%s)", range_text(e, first, c->extent)));
         return;
@@ -148,7 +129,7 @@ static const char *digit_words(cnest *n, value v, const place *at)
     emitter *e = n->e;
     const tile_op *op = tile_def(e->k, v);
     if (op->code == OP_IOTA) return arena_print(e->memory, "(unsigned)i%d", at->axis[op->attr.index]);
-    const char *of = digit_words(n, op->operands[0], at), *name = emit_name(e, digit_by(e, op));
+    const char *of = digit_words(n, op->operands[0], at), *name = emit_name(e, digit_by(e->survey, op));
     const char *extent = cuda_share(n, LEVEL_GROUP, "const unsigned", /* an axis without elements has no digits */
                                     arena_print(e->memory, "%s > 0 ? (unsigned)%s : 1u", name, name));
     const char *part = cuda_share(n, LEVEL_GROUP, "const unsigned", arena_print(e->memory, "digit_by(%s)", extent));
@@ -163,7 +144,7 @@ static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int oper
     const struct access *access = &op->attr.access;
     value v = op->operands[operand];
     dtype elem = tile_type_of(e->k, v).elem;
-    creg r = cuda_value(n, v, place_of_operand(e, op, operand, &at));
+    creg r = cuda_value(n, v, place_of_operand(e->survey, op, operand, &at));
     constraint c = constraint_of_axis(e, v, access->array, axis);
     const char *wide = elem == DT_I64 || elem == DT_U64 ? r.words : arena_print(e->memory, "(long)%s", r.words);
     if (access->safe[axis]) {
@@ -202,13 +183,13 @@ static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_si
 {
     emitter *e = n->e;
     int size = dtypes[a->elem].size_bytes;
-    a->width = side_by_side ? MINIMUM(16 / size, n->layout->vector) : 1;
+    a->width = side_by_side ? MINIMUM(16 / size, n->view.layout->vector) : 1;
     if (a->width == 1) return;
     a->even = "1";
-    if (op != n->layout->lead)
+    if (op != n->view.layout->lead)
         a->even = cuda_share(n, LEVEL_GROUP, "const int",
                              arena_print(e->memory, "((unsigned long)(%s) - shift%d * %d) %% %d == 0", a->pointer,
-                                         n->layout->number, size, a->width * size));
+                                         n->view.layout->number, size, a->width * size));
 }
 
 /* ---- arrays with digits ---- */
@@ -248,7 +229,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     const struct access *access = &op->attr.access;
     const tile_param *p = &e->k->params[access->array];
     cterms t = {0};
-    int operand = access->first_index, vector = n->layout ? n->layout->vector : 1;
+    int operand = access->first_index, vector = n->view.layout ? n->view.layout->vector : 1;
     const param_digits *digits = p->digits;
     const char *guards[GUARDS_MOST] = {0};
     int guard_level[GUARDS_MOST] = {0};
@@ -257,8 +238,8 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     for (int axis = 0; axis < access->rank; axis++) {
         const char *stride = stride_text(e, access->array, axis);
         digit d;
-        if (access_is_digit(n, op, axis, operand, at, &d)) {
-            place of_index = place_of_operand(e, op, operand, &at);
+        if (access_is_digit(&n->view, op, axis, operand, at, &d)) {
+            place of_index = place_of_operand(e->survey, op, operand, &at);
             const char *words = digit_words(n, op->operands[operand++], &of_index);
             term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", words), stride);
             if (d.side_by_side && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
@@ -277,46 +258,46 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         value start = op->operands[operand], step = op->operands[operand + 1];
         operand += 2;
         int loop = at.axis[access->result_axis[axis]];
-        bool along = loop != NO_AXIS && n->role[loop] == ROLE_VECTOR;
+        bool along = loop != NO_AXIS && n->view.role[loop] == ROLE_VECTOR;
         constraint c = constraint_of_axis(e, start, access->array, axis);
         if (access->safe[axis]) {
             const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
             const char *words =
                 arena_print(e->memory, "%s + (long)%s * %s", emit_name(e, start), position, emit_name(e, step));
             test_proved(n, &t, op, range_text(e, words, c.extent));
-        } else if (along && vector > 1 && is_one(e, step)) {
+        } else if (along && vector > 1 && is_one(e->survey, step)) {
             test_vector(n, &t, loop, &c);
         } else {
             test(e, &t, cuda_constraint(n, loop, &c, step));
         }
         if (digits) {
             const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
-            int level = loop == NO_AXIS ? LEVEL_GROUP : axis_level(n, loop);
+            int level = loop == NO_AXIS ? LEVEL_GROUP : axis_level(&n->view, loop);
             add_digits(n, &t, digits, p->facts.small, axis, level, plus(e, emit_name(e, start), position), guards,
                        guard_level);
             continue;
         }
         if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
         if (loop == NO_AXIS) continue;
-        const char *by = is_one(e, step)        ? stride
-                         : !strcmp(stride, "1") ? emit_name(e, step)
-                                                : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
+        const char *by = is_one(e->survey, step) ? stride
+                         : !strcmp(stride, "1")  ? emit_name(e, step)
+                                                 : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
         const char *position = arena_print(e->memory, "%si%d", strcmp(by, "1") ? "(long)" : "", loop);
-        term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), position, by);
+        term(e, &t, along ? LEVEL_CHUNK : axis_level(&n->view, loop), position, by);
         if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", by);
     }
     for (int i = op->operand_count - access->mask_count; i < op->operand_count; i++)
-        test(e, &t, cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at)));
+        test(e, &t, cuda_value(n, op->operands[i], place_of_operand(e->survey, op, i, &at)));
     if (digits) test_guards(n, &t, digits, guards, guard_level);
-    const access_view w = access_look(n, op, at);
+    const access_view w = access_look(&n->view, op, at);
     caddress a = finish(n, &t, w.level, p->elem, arena_print(e->memory, "%s_array", p->name));
     a.early = !w.late;
     a.global = true;
-    a.read_only = !e->written[access->array];
+    a.read_only = !e->survey->written[access->array];
     a.width = MINIMUM(w.width, vector);
     a.spreads = w.width == 1 && w.side_by_side && store_spreads(n, op);
     a.back = w.back && a.width > 1;
-    if (n->layout && n->layout->shifted) know_shift(n, op, &a, w.side_by_side);
+    if (n->view.layout && n->view.layout->shifted) know_shift(n, op, &a, w.side_by_side);
     if (a.spreads)
         hazard_by_many(e, op);
     else
@@ -346,8 +327,9 @@ caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
         constraint c = constraint_of_axis(e, start, access->array, axis);
         if (!access->safe[axis]) test(e, &t, cuda_constraint(n, loop, &c, step));
         if (loop == NO_AXIS) continue;
-        const char *by = is_one(e, step) ? stride : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
-        term(e, &t, axis_level(n, loop), arena_print(e->memory, "(long)i%d", loop), by);
+        const char *by =
+            is_one(e->survey, step) ? stride : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
+        term(e, &t, axis_level(&n->view, loop), arena_print(e->memory, "(long)i%d", loop), by);
     }
     int loop = at.axis[access->result_axis[last]];
     if (base) term(e, &t, LEVEL_GROUP, emit_name(e, base), "1");
@@ -363,7 +345,7 @@ caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
 static const char *buffer_stride(emitter *e, value v, int axis)
 {
     tile_type type = tile_type_of(e->k, v);
-    const kept *home = &e->cuda->kept[buffer_for(e, v)];
+    const kept *home = &e->cuda->spread->kept[buffer_for(e->survey, v)];
     int64_t constant = 1;
     const char *factor = NULL;
     for (int i = type.rank - 1; i > axis; i--) {
@@ -381,10 +363,10 @@ static int buffer_width(const cnest *n, value v, const place *at, int vector)
 {
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, v);
-    const kept *home = &e->cuda->kept[buffer_for(e, v)];
+    const kept *home = &e->cuda->spread->kept[buffer_for(e->survey, v)];
     int loop = at->axis[0];
     bool line = type.rank == 1 && home->kind == HOME_SHARED;
-    if (!line || loop == NO_AXIS || n->role[loop] != ROLE_VECTOR) return 1;
+    if (!line || loop == NO_AXIS || n->view.role[loop] != ROLE_VECTOR) return 1;
     return MINIMUM(vector, 16 / dtypes[type.elem].size_bytes);
 }
 
@@ -392,18 +374,18 @@ caddress cuda_buffer(cnest *n, value v, place at)
 {
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, v);
-    int vector = n->layout ? n->layout->vector : 1;
+    int vector = n->view.layout ? n->view.layout->vector : 1;
     cterms t = {0};
     for (int axis = 0; axis < type.rank; axis++) {
         int loop = at.axis[axis];
         if (loop == NO_AXIS) continue;
-        bool along = n->role[loop] == ROLE_VECTOR;
+        bool along = n->view.role[loop] == ROLE_VECTOR;
         const char *stride = buffer_stride(e, v, axis);
-        term(e, &t, along ? LEVEL_CHUNK : axis_level(n, loop), arena_print(e->memory, "i%d", loop), stride);
+        term(e, &t, along ? LEVEL_CHUNK : axis_level(&n->view, loop), arena_print(e->memory, "i%d", loop), stride);
         if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
     }
-    int number = buffer_for(e, v);
-    caddress a = finish(n, &t, tile_level(n, &type, &at), type.elem, buffer_touch(e, number));
+    int number = buffer_for(e->survey, v);
+    caddress a = finish(n, &t, tile_level(&n->view, &type, &at), type.elem, buffer_touch(e, number));
     a.width = buffer_width(n, v, &at, vector);
     note_tile(n, v, at);
     return a;

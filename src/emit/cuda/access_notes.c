@@ -36,7 +36,7 @@ static bool add_steps(const emitter *e, value v, place at, int64_t factor, int *
     case OP_PROGRAM: return op->attr.index || !__builtin_add_overflow(out->program, factor, &out->program);
     case OP_ADD:
     case OP_SUB: {
-        place left = place_of_operand(e, op, 0, &at), right = place_of_operand(e, op, 1, &at);
+        place left = place_of_operand(e->survey, op, 0, &at), right = place_of_operand(e->survey, op, 1, &at);
         return add_steps(e, op->operands[0], left, factor, ways, out) &&
                add_steps(e, op->operands[1], right, op->code == OP_SUB ? -factor : factor, ways, out);
     }
@@ -44,12 +44,13 @@ static bool add_steps(const emitter *e, value v, place at, int64_t factor, int *
         for (int i = 0; i < 2; i++)
             if (tile_is_constant(e->k, op->operands[i], &n))
                 return !__builtin_mul_overflow(factor, n.i, &factor) &&
-                       add_steps(e, op->operands[1 - i], place_of_operand(e, op, 1 - i, &at), factor, ways, out);
+                       add_steps(e, op->operands[1 - i], place_of_operand(e->survey, op, 1 - i, &at), factor, ways,
+                                 out);
         return !type.rank;
     case OP_CONVERT:
     case OP_BROADCAST:
     case OP_RESHAPE:
-    case OP_PERMUTE: return add_steps(e, op->operands[0], place_of_operand(e, op, 0, &at), factor, ways, out);
+    case OP_PERMUTE: return add_steps(e, op->operands[0], place_of_operand(e->survey, op, 0, &at), factor, ways, out);
     default: return !type.rank;
     }
 }
@@ -57,7 +58,7 @@ static bool add_steps(const emitter *e, value v, place at, int64_t factor, int *
 static access_note *new_note(const cnest *n)
 {
     const emitter *e = n->e;
-    const team *team = &n->c->team;
+    const team *team = &n->c->spread->team;
     e->notes->team = team->reason;
     access_note note = {.phase = e->phase,
                         .vector = 1,
@@ -65,7 +66,7 @@ static access_note *new_note(const cnest *n)
                         .line = e->line,
                         .team_threads = team->threads,
                         .lanes = team->kind == TEAM_LANES};
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     if (l) {
         note.loop_count = l->loop_count;
         memcpy(note.loops, l->loops, sizeof(l->loops));
@@ -100,7 +101,7 @@ void note_access(cnest *n, const tile_op *op, place at, const caddress *a)
             if (loop != NO_AXIS) s.loop[loop] += step.i;
             operand += 2;
         } else {
-            place inner = place_of_operand(e, op, operand, &at);
+            place inner = place_of_operand(e->survey, op, operand, &at);
             if (!add_steps(e, op->operands[operand++], inner, 1, &ways, &s)) note->gathers = true;
         }
         for (int loop = 0; loop < MAX_RANK; loop++) note->steps[loop][axis] = s.loop[loop];
@@ -111,9 +112,9 @@ void note_access(cnest *n, const tile_op *op, place at, const caddress *a)
 void note_tile(cnest *n, value v, place at)
 {
     emitter *e = n->e;
-    if (!e->notes || !n->layout) return;
-    int number = buffer_for(e, v);
-    const kept *home = &n->c->kept[number];
+    if (!e->notes || !n->view.layout) return;
+    int number = buffer_for(e->survey, v);
+    const kept *home = &n->c->spread->kept[number];
     if (home->kind != HOME_SHARED) return;
     access_note *note = new_note(n);
     tile_type type = tile_type_of(e->k, v);
@@ -129,7 +130,7 @@ void note_tile(cnest *n, value v, place at)
     /* Neighbours go together where the compiler sees them side by side. */
     int most = 16 / dtypes[type.elem].size_bytes, vector = note->vector;
     for (int loop = 0; loop < note->loop_count; loop++)
-        if (n->role[loop] == ROLE_VECTOR && note->steps[loop][0] == 1 && !home->pad)
+        if (n->view.role[loop] == ROLE_VECTOR && note->steps[loop][0] == 1 && !home->pad)
             note->width = MINIMUM(vector, most);
 }
 
@@ -141,6 +142,8 @@ qn_status emit_access_notes(const tile_kernel *k, const cuda_target *target, acc
     emitter e = {.k = k, .options = &options, .memory = memory, .notes = out};
     e.name_set = map_new(memory);
     e.facts = facts_compute(k, memory);
+    survey survey = {.k = k, .memory = memory, .facts = e.facts};
+    e.survey = &survey;
     text body = {0};
     qn_status status = QN_OK;
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {

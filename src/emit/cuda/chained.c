@@ -298,7 +298,7 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     e->cuda = ARENA_NEW(e->memory, cuda_state);
     e->phase = c->phase;
     e->line = 0;
-    e->uses = ARENA_ARRAY(e->memory, int, count);
+    e->survey->uses = ARENA_ARRAY(e->memory, int, count);
     e->array_used = ARENA_ARRAY(e->memory, bool, e->k->param_count + 1);
     p.known = ARENA_ARRAY(e->memory, bool, count);
     p.rows = ARENA_ARRAY(e->memory, bool, count);

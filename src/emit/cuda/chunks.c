@@ -30,7 +30,7 @@ static void put_split(cnest *n, text *to, const char *positions, const char *bod
     const char *stages[2] = {text_get(&n->early), body};
     for (int stage = 0; stage < (apart ? 2 : 1); stage++) {
         for (int part = 0; part < 2; part++) {
-            int first = part ? n->split : 0, last = part ? n->layout->repeats : n->split, depth = 2;
+            int first = part ? n->split : 0, last = part ? n->view.layout->repeats : n->split, depth = 2;
             if (first == last) continue;
             add_lines(to, part ? arena_print(e->memory, "#pragma unroll %d\n", SLOTS_AT_ONCE) : "#pragma unroll\n", 0);
             add_lines(to, arena_print(e->memory, "for (int r = %d; r < %d; r++) {\n", first, last), 1);
@@ -52,7 +52,7 @@ static void put_split(cnest *n, text *to, const char *positions, const char *bod
 static void put_element_loop(cnest *n, text *body, const char *elements)
 {
     enum { SHORT_LOOSE = 256 };
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     if (l->vector == 1) {
         text_add(body, fold_is_guarded(n) ? "{\n" : "");
         text_add(body, elements);
@@ -60,7 +60,7 @@ static void put_element_loop(cnest *n, text *body, const char *elements)
         return;
     }
     /* Only the first and the last vector of a row have to be asked; short rows have few others. */
-    if (n->loose && n->asks_inside && dimension_bound(n->e, l->loops[0]) > SHORT_LOOSE) {
+    if (n->loose && n->asks_inside && dimension_bound(n->e->survey, l->loops[0]) > SHORT_LOOSE) {
         for (int all = 1; all >= 0; all--) {
             text_add(body, all ? "if (whole) {\n#pragma unroll\n" : "} else {\n#pragma unroll\n");
             text_print(body, "    for (int v = 0; v < %d; v++) {\n        const int inside = %s;\n", l->vector,
@@ -104,7 +104,7 @@ static void put_elements(cnest *n, text *body)
         text_add(&without, "false;");
         at = next + strlen(n->hit);
     }
-    text_print(body, "if ((unsigned)%s < %du) {\n", n->hit_rest, n->layout->vector);
+    text_print(body, "if ((unsigned)%s < %du) {\n", n->hit_rest, n->view.layout->vector);
     put_element_loop(n, &lines, elements);
     add_lines(body, text_get(&lines), 1);
     text_clear(&lines);
@@ -120,7 +120,7 @@ static void put_elements(cnest *n, text *body)
 static void put_stages(cnest *n, text *to, const text *body, const char *positions, bool chunks, int depth)
 {
     emitter *e = n->e;
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     add_lines(to, text_get(&n->arrays), depth);
     int inner = depth;
     const text *stages[2] = {&n->early, body};
@@ -148,10 +148,10 @@ static void put_stages(cnest *n, text *to, const text *body, const char *positio
 static void put_sums(cnest *n, text *to, bool begin, int depth)
 {
     emitter *e = n->e;
-    for (int i = 0; i < n->pass->sink_count; i++) {
+    for (int i = 0; i < n->view.pass->sink_count; i++) {
         const cfold *f = &n->folds[i];
-        if (!f->name || f->position || n->pass->sinks[i].kind != SINK_REDUCE ||
-            n->pass->sinks[i].op->attr.fold != FOLD_SUM || !dtype_is_float(f->elem))
+        if (!f->name || f->position || n->view.pass->sinks[i].kind != SINK_REDUCE ||
+            n->view.pass->sinks[i].op->attr.fold != FOLD_SUM || !dtype_is_float(f->elem))
             continue;
         const char *line = begin ? arena_print(e->memory, "const %s before_%s = %s;\n%s = 0;\n",
                                                cuda_register_type(f->elem), f->name, f->name, f->name)
@@ -163,7 +163,7 @@ static void put_sums(cnest *n, text *to, bool begin, int depth)
 void cuda_chunks(cnest *n)
 {
     emitter *e = n->e;
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     text *to = &n->level[LEVEL_ROW], body = {0}, positions = {0};
     n->forgets = forgets_positions(l);
     cuda_positions(n, &positions);
@@ -211,7 +211,7 @@ void cuda_chunks(cnest *n)
         }
     } else if (strcmp(n->repeat, "0") && !(chunks && n->unroll == l->repeats)) {
         /* A chunk with many loads keeps memory busy by itself; more of them at once would take the registers of others. */
-        bool full = l->wide + l->narrow + l->windows > FULL_CHUNK && !e->cuda->live_registers;
+        bool full = l->wide + l->narrow + l->windows > FULL_CHUNK && !e->cuda->spread->live_registers;
         add_lines(to, full ? "#pragma unroll 1\n" : "#pragma unroll\n", 0);
         const char *loop = chunks
                                ? arena_print(e->memory, "for (int c = 0; c < %d; c += %d) {\n", l->repeats, n->unroll)

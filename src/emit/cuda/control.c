@@ -6,7 +6,7 @@
  * around loops here; cuda/hazard.c says where a barrier stands.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/survey.h"
+#include "emit/cuda/nest.h"
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ static const char *argument_text(emitter *e, int parameter)
 /* What thread 0 has, to all. */
 static void put_broadcast(emitter *e, dtype t, const char *name)
 {
-    const team *team = &e->cuda->team;
+    const team *team = &e->cuda->spread->team;
     if (team->kind == TEAM_LANES && team->threads == 1) return;
     e->cuda->broadcast_room = true;
     const char *room = arena_print(e->memory, "*(%s *)&broadcast_room[%s]", cuda_register_type(t),
@@ -39,8 +39,9 @@ static void put_broadcast(emitter *e, dtype t, const char *name)
 /* A load, store or atomic of one element: a group without loops. */
 static void scalar_access(emitter *e, tile_op *op)
 {
-    cnest n = {.e = e, .c = e->cuda, .slot = "0", .repeat = "0"};
-    if (n.c->team.threads != 1) n.lead = "thread == 0";
+    cnest n = {.e = e, .c = e->cuda, .view = {.survey = e->survey, .spread = e->cuda->spread}};
+    n.slot = n.repeat = "0";
+    if (n.c->spread->team.threads != 1) n.lead = "thread == 0";
     place at = place_nowhere();
     value result = op->result_count ? op->results[0] : 0;
     caddress a = cuda_access(&n, op, at);
@@ -52,7 +53,7 @@ static void scalar_access(emitter *e, tile_op *op)
         cuda_store(&n, a, cuda_value(&n, op->operands[0], at));
     } else {
         creg expected = op->attr.atomic == ATOMIC_CAS ? cuda_value(&n, op->operands[1], at) : r;
-        if (e->uses[result]) {
+        if (e->survey->uses[result]) {
             old = fresh_name(e, result);
             cput(&n, LEVEL_ROW, "%s %s = 0;", cuda_register_type(a.elem), old);
         }
@@ -73,7 +74,7 @@ void cuda_scalar_op(emitter *e, tile_op *op)
     value result = op->result_count ? op->results[0] : 0;
     const char *operands[3] = {0};
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = emit_name(e, op->operands[i]);
-    if (op->code == OP_PROGRAMS && e->cuda->before) { /* the frame has those of the phase that is launched */
+    if (op->code == OP_PROGRAMS && e->cuda->spread->before) { /* the frame has those of the phase that is launched */
         emit_declare(e, result, "1L");
         return;
     }
@@ -106,27 +107,25 @@ static void emit_for(emitter *e, tile_op *op)
     tile_block *body = op->regions[0];
     const value *carried = body->args + 1;
     size_t place = cuda_dot_enter(e, op);
-    int begin = e->time, barriers = c->loop_barriers, logged = c->log.count;
+    int begin = e->survey->time, barriers = c->loop_barriers, logged = c->log.count;
     const hazards outside = hazards_copy(e, &c->hazards); /* counts where the loop makes no trip */
     c->loop_barriers = c->barriers;
     emit_declare_variables(e, carried, op->operands + 3, op->result_count);
     const cuda_state around = *c;
     text inside = {0}, *out = e->out;
-    c->loop = op;
     c->ahead = NULL;
     c->ahead_count = c->ahead_capacity = 0;
     e->out = &inside; /* its loads are known before the loop's head is put */
     e->depth++;
     cuda_block(e, body);
     emit_assign(e, emit_last_op(body), carried);
-    buffer_loop_ends(e, begin);
+    buffer_loop_ends(e->survey, begin);
     hazard_loop_ends(e, op, logged);
     hazards_join(e, &c->hazards, &outside);
     e->depth--;
     e->out = out;
     home_put_loop(e, op, &inside, c->ahead, c->ahead_count);
     text_free(&inside);
-    c->loop = around.loop;
     c->ahead = around.ahead;
     c->ahead_count = around.ahead_count;
     c->ahead_capacity = around.ahead_capacity;
@@ -139,10 +138,8 @@ static void emit_while(emitter *e, tile_op *op)
 {
     cuda_state *c = e->cuda;
     tile_block *test = op->regions[0], *body = op->regions[1];
-    int begin = e->time, barriers = c->loop_barriers, logged = c->log.count;
+    int begin = e->survey->time, barriers = c->loop_barriers, logged = c->log.count;
     const hazards outside = hazards_copy(e, &c->hazards); /* counts where the loop makes no trip */
-    const tile_op *around = c->loop;
-    c->loop = NULL;
     c->loop_barriers = c->barriers;
     emit_declare_variables(e, test->args, op->operands, op->result_count);
     put(e, "for (;;) {");
@@ -155,12 +152,11 @@ static void emit_while(emitter *e, tile_op *op)
         if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
     cuda_block(e, body);
     emit_assign(e, emit_last_op(body), test->args);
-    buffer_loop_ends(e, begin);
+    buffer_loop_ends(e->survey, begin);
     hazard_loop_ends(e, op, logged);
     hazards_join(e, &c->hazards, &outside);
     hazards_join(e, &c->hazards, &tested);
     c->loop_barriers = barriers;
-    c->loop = around;
     e->depth--;
     put(e, "}");
     emit_declare_results(e, op, test->args);
@@ -171,8 +167,6 @@ static void emit_if(emitter *e, tile_op *op)
     cuda_state *c = e->cuda;
     const hazards before = hazards_copy(e, &c->hazards);
     hazards after = {0};
-    const tile_op *around = c->loop;
-    c->loop = NULL;
     emit_declare_arms(e, op);
     put(e, "if (%s) {", emit_name(e, op->operands[0]));
     for (int r = 0; r < op->region_count; r++) {
@@ -189,19 +183,7 @@ static void emit_if(emitter *e, tile_op *op)
         hazards_join(e, &after, &c->hazards);
     }
     hazards_join(e, &c->hazards, &after);
-    c->loop = around;
     put(e, "}");
-}
-
-const group *cuda_fold_group(const emitter *e, tile_op *op, fold_group *f)
-{
-    tile_type type = tile_type_of(e->k, op->operands[0]);
-    f->sink =
-        (sink){.kind = SINK_REDUCE, .op = op, .v = op->operands[0], .result = op->results[0], .fold_axis = NO_AXIS};
-    f->pass = (pass_nest){.sinks = &f->sink, .sink_count = 1};
-    f->pass.loop_count = loops_of(&type, f->pass.loops);
-    f->group = (group){.passes = &f->pass, .pass_count = 1};
-    return &f->group;
 }
 
 static void emit_dot_item(emitter *e, tile_op *op)
@@ -210,17 +192,17 @@ static void emit_dot_item(emitter *e, tile_op *op)
         tile_op *load;
         bool swapped;
         value v = op->operands[i];
-        if (dot_operand_is_direct(e, v, &load, &swapped)) {
+        if (dot_operand_is_direct(e->survey, v, &load, &swapped)) {
             hazard_by_many(e, load);
             e->array_used[load->attr.access.array] = true;
             continue;
         }
         tile_op *def = tile_def(e->k, v);
-        if (def && def->code == OP_PERMUTE && value_is_virtual(e, v)) v = def->operands[0];
-        hazard_buffer(e, buffer_for(e, v), false);
+        if (def && def->code == OP_PERMUTE && value_is_virtual(e->survey, v)) v = def->operands[0];
+        hazard_buffer(e, buffer_for(e->survey, v), false);
     }
     if (!e->cuda->resident[op->results[0]]) {
-        int result = buffer_for(e, op->results[0]);
+        int result = buffer_for(e->survey, op->results[0]);
         hazard_buffer(e, result, true);
     }
     hazard_commit(e);
@@ -230,17 +212,17 @@ static void emit_dot_item(emitter *e, tile_op *op)
 void cuda_block(emitter *e, const tile_block *b)
 {
     cuda_state *c = e->cuda;
-    online *outer = c->online;
-    int outer_count = c->online_count;
-    const block_plan *known = survey_plan(c, b);
+    online *outer = c->spread->online;
+    int outer_count = c->spread->online_count;
+    const block_plan *known = spread_plan(c->spread, b);
     CHECK(known);
     const plan p = known->plan;
-    c->nesting++;
-    c->online = known->online;
-    c->online_count = known->online_count;
+    c->spread->nesting++;
+    c->spread->online = known->online;
+    c->spread->online_count = known->online_count;
     for (int i = 0; i < p.count; i++) {
         item *it = &p.items[i];
-        e->time++;
+        e->survey->time++;
         CHECK(it->op || it->kind == ITEM_GROUP);
         op_code code = it->op ? it->op->code : OP_NONE;
         if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
@@ -248,19 +230,20 @@ void cuda_block(emitter *e, const tile_block *b)
         switch (it->kind) {
         case ITEM_SCALAR: cuda_scalar_op(e, it->op); break;
         case ITEM_GROUP:
-            if (i + 1 == p.count || !loop_starts_at_zero(e, it)) cuda_group(e, it->group);
+            if (i + 1 == p.count || !loop_starts_at_zero(e->survey, it)) cuda_group(e, it->group);
             break;
         case ITEM_DOT: emit_dot_item(e, it->op); break;
         case ITEM_SCAN: cuda_scan(e, it->op); break;
         case ITEM_FOLD: {
             fold_group f;
-            cuda_group(e, cuda_fold_group(e, it->op, &f));
+            cuda_group(e, fold_group_of(e->survey, it->op, &f));
             break;
         }
         case ITEM_EFFECT: cuda_print(e, it->op); break;
         case ITEM_CONTROL:
-            if (loop_is_product(e, it->op))
-                cuda_loop_of_products(e, it->op, loop_is_product(e, it->op), i && loop_starts_at_zero(e, it - 1));
+            if (loop_is_product(e->survey, it->op))
+                cuda_loop_of_products(e, it->op, loop_is_product(e->survey, it->op),
+                                      i && loop_starts_at_zero(e->survey, it - 1));
             else if (it->op->code == OP_FOR)
                 emit_for(e, it->op);
             else if (it->op->code == OP_WHILE)
@@ -270,7 +253,7 @@ void cuda_block(emitter *e, const tile_block *b)
             break;
         }
     }
-    c->nesting--;
-    c->online = outer;
-    c->online_count = outer_count;
+    c->spread->nesting--;
+    c->spread->online = outer;
+    c->spread->online_count = outer_count;
 }

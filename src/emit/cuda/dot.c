@@ -12,7 +12,7 @@
  */
 #include "emit/cuda/gather.h"
 #include "emit/cuda/nest.h"
-#include "emit/cuda/product.h"
+#include "schedule/product.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
                            MINIMUM(p->columns / p->across, 4));
     tile_op *load;
     bool swapped, global[2];
-    for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e, op->operands[i], &load, &swapped);
+    for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e->survey, op->operands[i], &load, &swapped);
     const char *places = arena_print(e->memory, "%s, %s, %s, %s",
                                      truth(is_unit(left->strides[rank - 1]) || !is_unit(left->strides[rank - 2])),
                                      truth(is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1])),
@@ -56,27 +56,11 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
                        p->across, p->threads, places, p->stages, p->chunks);
 }
 
-/* Is the operand rounded to tf32 before it is turned or cut? */
-static bool is_rounded(const emitter *e, value v)
-{
-    const tile_op *op = tile_def(e->k, v);
-    while (op && (op->code == OP_PERMUTE || op->code == OP_SELECT))
-        op = tile_def(e->k, op->operands[op->code == OP_SELECT ? 1 : 0]);
-    return op && op->code == OP_TF32;
-}
-
-void cuda_dot_mark(emitter *e, const tile_op *op)
-{
-    value a = op->operands[0], b = op->operands[1];
-    if (e->cuda->target->arch < 80 || e->uses[a] != 1 || e->uses[b] != 1) return;
-    if (is_rounded(e, a) && is_rounded(e, b)) e->rounds[a] = e->rounds[b] = true;
-}
-
 static const char *room_for(emitter *e, int64_t bytes)
 {
-    if (!e->dot_room) e->dot_room = e->cuda->product_room;
-    product_room(e, bytes);
-    return buffer_touch(e, e->dot_room);
+    if (!e->survey->dot_room) e->survey->dot_room = e->cuda->spread->product_room;
+    product_room(e->survey, bytes);
+    return buffer_touch(e, e->survey->dot_room);
 }
 
 static const char *sum_type(dtype t)
@@ -160,15 +144,14 @@ static void put_tiles(emitter *e, const tile_op *op, const product *p, const mat
 static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const int64_t extents[2], bool clear)
 {
     const cuda_state *c = e->cuda;
-    CHECK(c->team.kind == TEAM_BLOCK);
-    gather_product p = gather_choose(e, op, c->team.threads);
+    CHECK(c->spread->team.kind == TEAM_BLOCK);
+    gather_product p = gather_choose(e->survey, op, c->spread->team.threads);
     tile_type type = tile_type_of(e->k, op->operands[0]);
     const char *room = room_for(e, p.room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
     put(e, "for (long top = 0; top < %s; top += %d)", m, p.rows);
     put(e, "    for (long left = 0; left < %s; left += %d) {", n, p.columns);
     e->depth += 2;
-    gather_put(e, op, &p);
-    put(e, "typedef %s product;", p.type);
+    put(e, "typedef %s product;", gather_put(e, op, &p));
     put(e, "%s sums[product::COUNT];", sum_type(type.elem));
     put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
     put(e, "const dot_range of_a = {m_first - top, m_last - top, k_first, k_last};");
@@ -188,11 +171,11 @@ void emit_cuda_dot(emitter *e, tile_op *op)
     const int64_t extents[2] = {ta.dims[rank - 2], tb.dims[rank - 1]};
     matrix left = dot_operand_matrix(e, op->operands[0]), right = dot_operand_matrix(e, op->operands[1]);
     product p;
-    bool has_product = product_choose(e, op, e->cuda->team.threads, &p);
+    bool has_product = product_choose(e->survey, op, e->cuda->spread->team.threads, &p);
     put(e, "{");
     e->depth++;
     put_reach(e, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
-    if (gather_is_wanted(e, op)) {
+    if (gather_is_wanted(e->survey, op)) {
         matrix sum = dot_operand_matrix(e, result);
         put_gathered(e, op, &sum, extents, op->operand_count < 3);
     } else if (e->cuda->resident[result]) {
@@ -257,7 +240,8 @@ static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type
         tile_type loaded = known ? tile_type_of(e->k, op->results[0]) : (tile_type){0};
         if (!known || !tile_shape_same(&loaded, type)) continue;
         for (int o = 0; o < op->operand_count; o++) known &= is_before(e, block, at, op->operands[o]);
-        if (!known || !dot_operand_is_direct(e, op->results[0], &load, &swapped) || load != op || swapped) continue;
+        if (!known || !dot_operand_is_direct(e->survey, op->results[0], &load, &swapped) || load != op || swapped)
+            continue;
         matrix m = dot_operand_matrix(e, op->results[0]);
         if (m.ok || m.digits || m.limits[0][0] || m.limits[1][0] || !is_unit(m.strides[1])) continue;
         const char *rows = extent_text(e, type->dims[0]), *columns = extent_text(e, type->dims[1]);
@@ -269,11 +253,11 @@ static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type
 void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero)
 {
     tile_type type = tile_type_of(e->k, loop->results[0]);
-    int number = buffer_for(e, loop->regions[0]->args[1]);
+    int number = buffer_for(e->survey, loop->regions[0]->args[1]);
     for (int i = 0; i < 2; i++) {
         tile_op *load;
         bool swapped;
-        CHECK(dot_operand_is_direct(e, dot->operands[i], &load, &swapped));
+        CHECK(dot_operand_is_direct(e->survey, dot->operands[i], &load, &swapped));
         e->array_used[load->attr.access.array] = true;
         hazard_by_many(e, load);
     }
@@ -287,9 +271,9 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
     matrix sum = dot_operand_matrix(e, dot->results[0]);
     product p;
     put_reach(e, &left, &right, 2, type.dims, "depth");
-    if (gather_is_wanted(e, dot))
+    if (gather_is_wanted(e->survey, dot))
         put_gathered(e, dot, &sum, type.dims, from_zero);
-    else if (product_choose(e, dot, e->cuda->team.threads, &p))
+    else if (product_choose(e->survey, dot, e->cuda->spread->team.threads, &p))
         put_tiles(e, dot, &p, &left, &right, &sum, type.dims, from_zero);
     else
         put_plain(e, dot, &left, &right, &sum, type.dims, from_zero);
@@ -299,14 +283,15 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
 
 static const char *accumulator_memory(emitter *e, value argument, bool writes)
 {
-    int number = buffer_for(e, argument);
+    int number = buffer_for(e->survey, argument);
     hazard_buffer(e, number, writes);
     hazard_commit(e);
     return buffer_touch(e, number);
 }
 
-static void put_resume(emitter *e, value result, value argument, dtype t)
+static void put_resume(void *context, value result, value argument, dtype t)
 {
+    emitter *e = context;
     tile_type type = tile_type_of(e->k, result);
     const char *memory = accumulator_memory(e, argument, false), *n = extent_text(e, type.dims[1]);
     need(e, "dot_finish");
@@ -316,8 +301,9 @@ static void put_resume(emitter *e, value result, value argument, dtype t)
         extent_text(e, type.dims[0]), n);
 }
 
-static void put_finish(emitter *e, value result, value argument, dtype t)
+static void put_finish(void *context, value result, value argument, dtype t)
 {
+    emitter *e = context;
     tile_type type = tile_type_of(e->k, result);
     const char *memory = accumulator_memory(e, argument, true), *n = extent_text(e, type.dims[1]);
     put(e, "dot_finish<product_%u>(sums_%u, %s, %s, 0, 0, %s, %s, true, thread);", result, result, memory, n,
@@ -327,7 +313,7 @@ static void put_finish(emitter *e, value result, value argument, dtype t)
 size_t cuda_dot_enter(emitter *e, const tile_op *loop)
 {
     size_t place = e->out->length;
-    product_each_resident(e, loop, e->cuda->team.threads, put_resume);
+    product_each_resident(e->survey, loop, e->cuda->spread->team.threads, put_resume, e);
     if (e->out->length > place && loop->result_count == 1) {
         tile_type type = tile_type_of(e->k, loop->results[0]);
         put_ask_ahead(e, loop, &type);
@@ -336,17 +322,18 @@ size_t cuda_dot_enter(emitter *e, const tile_op *loop)
 }
 
 /* Which product it is was only known inside the loop: its name goes before. */
-static void put_type(emitter *e, value result, value argument, dtype t)
+static void put_type(void *context, value result, value argument, dtype t)
 {
+    emitter *e = context;
     put(e, "typedef %s product_%u;", e->cuda->resident[result], result);
 }
 
 void cuda_dot_leave(emitter *e, const tile_op *loop, size_t place)
 {
     text *out = e->out, types = {0}, rest = {0};
-    product_each_resident(e, loop, e->cuda->team.threads, put_finish);
+    product_each_resident(e->survey, loop, e->cuda->spread->team.threads, put_finish, e);
     e->out = &types;
-    product_each_resident(e, loop, e->cuda->team.threads, put_type);
+    product_each_resident(e->survey, loop, e->cuda->spread->team.threads, put_type, e);
     e->out = out;
     if (!types.length) return;
     text_add(&rest, out->data + place);

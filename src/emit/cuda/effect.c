@@ -11,17 +11,16 @@
 
 const char *cuda_leave_label(const emitter *e)
 {
-    return e->cuda->before ? "last_program" : "next_program";
+    return e->cuda->spread->before ? "last_program" : "next_program";
 }
 
 void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
 {
-    const team *team = &e->cuda->team;
+    const team *team = &e->cuda->spread->team;
     bool alone = team->kind == TEAM_LANES && team->threads == 1;
     const char *any = uniform || alone           ? bad
                       : team->kind == TEAM_LANES ? arena_print(e->memory, "__any_sync(team_mask, %s)", bad)
                                                  : arena_print(e->memory, "__syncthreads_or(%s)", bad);
-    e->has_assert = true;
     hazards_join(e, &e->cuda->left, &e->cuda->hazards);
     hazards_join(e, &e->cuda->left, &e->cuda->now);
     text_print(to, "if (%s) {\n", any);
@@ -80,11 +79,10 @@ void cuda_print(emitter *e, tile_op *op)
         tile_type type = tile_type_of(e->k, op->operands[i]);
         words = arena_print(e->memory, "%s + %d + %s", words, type.rank + 1, elements_text(e, &type));
         if (!type.rank) continue;
-        hazard_buffer(e, buffer_for(e, op->operands[i]), false);
+        hazard_buffer(e, buffer_for(e->survey, op->operands[i]), false);
     }
     hazard_commit(e);
-    e->prints = true;
-    bool alone = e->cuda->team.kind == TEAM_LANES && e->cuda->team.threads == 1;
+    bool alone = e->cuda->spread->team.kind == TEAM_LANES && e->cuda->spread->team.threads == 1;
     put(e, "if (frame.print%s) {", alone ? "" : " && thread == 0");
     e->depth++;
     put(e, "long *record = %s(frame.print, %s, %d, program0, program1, program2);", need(e, "print_open"), words,

@@ -5,7 +5,7 @@
  * are used, the frame, one __global__ function per phase that runs all its programs, team by team. A phase
  * that has a schedule is printed from it; others are emitted (cuda/phase.c), and what was chosen is noted for the
  * launches (geometry.c), so that nothing is emitted again at load. Scalars are locals named after the source; tile ops
- * become passes (nest_plan.c, cuda/nest.c).
+ * become passes (schedule/plan.c, cuda/nest.c).
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/access_notes.h"
@@ -76,7 +76,7 @@ static void declare_extent(emitter *e, value v, bool *declared)
 
 static const char *run_time_bytes(emitter *e, int number)
 {
-    const buffer *b = &e->buffers[number];
+    const buffer *b = &e->survey->buffers[number];
     const char *words = arena_print(e->memory, "%dL", dtypes[b->elem].size_bytes);
     for (int i = 0; i < b->shape.rank; i++) words = cjoin(e, words, "*", extent_text(e, b->shape.dims[i]));
     return arena_print(e->memory, "(%s + 255) / 256 * 256", words);
@@ -85,7 +85,7 @@ static const char *run_time_bytes(emitter *e, int number)
 static const char *buffer_title(const emitter *e, int number)
 {
     for (int v = 1; v < e->k->value_count; v++)
-        if (e->buffer_of[v] == number && e->k->values[v].name) return e->k->values[v].name;
+        if (e->survey->buffer_of[v] == number && e->k->values[v].name) return e->k->values[v].name;
     return "a tile";
 }
 
@@ -93,14 +93,14 @@ static const char *buffer_title(const emitter *e, int number)
 static void put_homes(emitter *e)
 {
     cuda_state *c = e->cuda;
-    bool scratch = false, lanes = c->team.kind == TEAM_LANES;
-    for (int i = 1; i < c->kept_count; i++) {
-        const kept *k = &c->kept[i];
+    bool scratch = false, lanes = c->spread->team.kind == TEAM_LANES;
+    for (int i = 1; i < c->spread->kept_count; i++) {
+        const kept *k = &c->spread->kept[i];
         if (!k->touched || k->kind == HOME_REGISTERS) continue;
-        const char *type = memory_type(e->buffers[i].elem);
+        const char *type = memory_type(e->survey->buffers[i].elem);
         if (k->kind == HOME_SHARED)
             put(e, "%s *const b%d = (%s *)(shared_room%s + %" PRId64 "); /* %s */", type, i, type,
-                lanes ? arena_print(e->memory, " + team_in_block * %" PRId64, c->shared_bytes) : "", k->offset,
+                lanes ? arena_print(e->memory, " + team_in_block * %" PRId64, c->spread->shared_bytes) : "", k->offset,
                 buffer_title(e, i));
         else
             put(e, "%s *b%d; /* %s, in scratch */", type, i, buffer_title(e, i));
@@ -110,20 +110,22 @@ static void put_homes(emitter *e)
     put(e, "{");
     e->depth++;
     bool *declared = ARENA_ARRAY(e->memory, bool, e->k->value_count);
-    for (int i = 1; i < c->kept_count; i++) {
-        if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH || c->kept[i].bytes) continue;
-        for (int axis = 0; axis < e->buffers[i].shape.rank; axis++)
-            if (e->buffers[i].shape.dims[axis] < 0) declare_extent(e, (value)-e->buffers[i].shape.dims[axis], declared);
+    for (int i = 1; i < c->spread->kept_count; i++) {
+        if (!c->spread->kept[i].touched || c->spread->kept[i].kind != HOME_SCRATCH || c->spread->kept[i].bytes)
+            continue;
+        for (int axis = 0; axis < e->survey->buffers[i].shape.rank; axis++)
+            if (e->survey->buffers[i].shape.dims[axis] < 0)
+                declare_extent(e, (value)-e->survey->buffers[i].shape.dims[axis], declared);
     }
     put(e, "long room = 0;");
     for (int pass = 0; pass < 2; pass++) {
         if (pass) put(e, "char *at = frame.scratch + team_index * room;");
-        for (int i = 1; i < c->kept_count; i++) {
-            const kept *k = &c->kept[i];
+        for (int i = 1; i < c->spread->kept_count; i++) {
+            const kept *k = &c->spread->kept[i];
             if (!k->touched || k->kind != HOME_SCRATCH) continue;
             const char *bytes =
                 k->bytes ? arena_print(e->memory, "%" PRId64 "L", (k->bytes + 255) / 256 * 256) : run_time_bytes(e, i);
-            if (pass) put(e, "b%d = (%s *)at;", i, memory_type(e->buffers[i].elem));
+            if (pass) put(e, "b%d = (%s *)at;", i, memory_type(e->survey->buffers[i].elem));
             put(e, "%s += %s;", pass ? "at" : "room", bytes);
         }
     }
@@ -134,7 +136,7 @@ static void put_homes(emitter *e)
 /* As many lanes as the row needs: a power of two, as geometry.c counts them. */
 static void put_lanes(emitter *e)
 {
-    const team *t = &e->cuda->team;
+    const team *t = &e->cuda->spread->team;
     put(e, "int threads = 1;");
     put(e, "while (threads < 32 && threads * %d < frame.%s%s) threads *= 2;", t->share, e->k->params[t->row_param].name,
         t->over ? arena_print(e->memory, " + %d", t->over) : "");
@@ -143,9 +145,9 @@ static void put_lanes(emitter *e)
 static void put_team(emitter *e)
 {
     const cuda_state *c = e->cuda;
-    const team *t = &c->team;
+    const team *t = &c->spread->team;
     bool loops = cuda_loops_over_programs(c);
-    if (c->before) {
+    if (c->spread->before) {
         put(e, "const int threads = %s;", t->threads ? arena_print(e->memory, "%d", t->threads) : "blockDim.x");
         put(e, "const int thread = threadIdx.x;");
         put(e, "(void)threads, (void)thread;");
@@ -204,15 +206,15 @@ static void put_team(emitter *e)
 
 bool cuda_loops_over_programs(const cuda_state *c)
 {
-    if (c->team.kind == TEAM_GRID) return true;
-    for (int i = 1; i < c->kept_count; i++)
-        if (c->kept[i].touched && c->kept[i].kind == HOME_SCRATCH) return true;
+    if (c->spread->team.kind == TEAM_GRID) return true;
+    for (int i = 1; i < c->spread->kept_count; i++)
+        if (c->spread->kept[i].touched && c->spread->kept[i].kind == HOME_SCRATCH) return true;
     return false;
 }
 
 static void put_programs(emitter *e, int axes)
 {
-    if (e->cuda->before) {
+    if (e->cuda->spread->before) {
         put(e, "if (frame.sync && %s(frame.sync)) {", need(e, "grid_last"));
         e->depth++;
         put(e, "const long program0 = 0, program1 = 0, program2 = 0;");
@@ -262,8 +264,8 @@ static void put_programs(emitter *e, int axes)
 static void put_registers(emitter *e)
 {
     const cuda_state *c = e->cuda;
-    for (int i = 1; i < c->kept_count; i++) {
-        const kept *k = &c->kept[i];
+    for (int i = 1; i < c->spread->kept_count; i++) {
+        const kept *k = &c->spread->kept[i];
         if (!k->touched || k->kind != HOME_REGISTERS) continue;
         home_declare(e, i, buffer_title(e, i));
     }
@@ -279,12 +281,14 @@ static text phase_text(emitter *e, int phase, const char *body)
     if (c->fold_room) put(e, "__shared__ long fold_room[2][64];");
     if (c->fold_room) put(e, "int fold_turn = 0;");
     if (c->online_room)
-        put(e, "__shared__ long online_room[2][%d];", c->team.kind == TEAM_CLUSTER ? 32 * MOST_CLUSTER : 32);
+        put(e, "__shared__ long online_room[2][%d];", c->spread->team.kind == TEAM_CLUSTER ? 32 * MOST_CLUSTER : 32);
     if (c->online_room) put(e, "int online_turn = 0;");
-    if (c->column_room) put(e, "__shared__ long column_room[%d], column_places[%d];", c->team.block, c->team.block);
-    if (c->spread_bytes) put(e, "__shared__ __align__(16) char spread_room[%d];", c->spread_bytes * c->team.block);
+    if (c->column_room)
+        put(e, "__shared__ long column_room[%d], column_places[%d];", c->spread->team.block, c->spread->team.block);
+    if (c->spread_bytes)
+        put(e, "__shared__ __align__(16) char spread_room[%d];", c->spread_bytes * c->spread->team.block);
     if (c->broadcast_room)
-        put(e, "__shared__ long broadcast_room[%d];", c->team.kind == TEAM_LANES ? c->team.block : 1);
+        put(e, "__shared__ long broadcast_room[%d];", c->spread->team.kind == TEAM_LANES ? c->spread->team.block : 1);
     cuda_put_arrays(e, body);
     put_team(e);
     put_homes(e);
@@ -293,7 +297,7 @@ static text phase_text(emitter *e, int phase, const char *body)
     put(e, "{");
     text_add(&words, body);
     put(e, "}");
-    if (e->has_assert) {
+    if (e->survey->has_assert) {
         e->depth--;
         put(e, "%s:;", cuda_leave_label(e));
         e->depth++;
@@ -305,9 +309,9 @@ static text phase_text(emitter *e, int phase, const char *body)
     e->depth--;
     put(e, "}");
     /* A fold is over when all have written to all: only another program, or one that was left, could still write. */
-    if (c->team.kind == TEAM_CLUSTER)
-        put(e, cuda_loops_over_programs(c) || e->has_assert ? "cluster_meet(met), cluster_barrier();"
-                                                            : "cluster_meet(met);");
+    if (c->spread->team.kind == TEAM_CLUSTER)
+        put(e, cuda_loops_over_programs(c) || e->survey->has_assert ? "cluster_meet(met), cluster_barrier();"
+                                                                    : "cluster_meet(met);");
     return words;
 }
 
@@ -345,14 +349,16 @@ static qn_status put_launch(emitter *e, int phase, cuda_layout *layout, text *bo
     if (phase + 1 < k->phase_count) status = cuda_phase_join(e, phase + 1, c->target, body, &joined, error);
     if (joined) cuda_layout_note_join(layout, phase, e);
     if (joined) more = phase_text(e, phase + 1, text_get(body));
-    bool shared = c->shared_bytes || c->slot_bytes || (joined && (e->cuda->shared_bytes || e->cuda->slot_bytes));
+    bool shared = c->spread->shared_bytes || c->spread->slot_bytes ||
+                  (joined && (e->cuda->spread->shared_bytes || e->cuda->spread->slot_bytes));
     e->out = functions;
     e->depth = 0;
     size_t start = functions->length;
     /* What is joined must not take registers that the many blocks of the phase before need. */
-    int blocks = joined ? MAXIMUM(c->least_blocks, MOST_THREADS / c->team.block) : c->least_blocks;
-    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)", c->team.block,
-        blocks, k->name, phase, k->name);
+    int blocks =
+        joined ? MAXIMUM(c->spread->least_blocks, MOST_THREADS / c->spread->team.block) : c->spread->least_blocks;
+    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)",
+        c->spread->team.block, blocks, k->name, phase, k->name);
     put(e, "{");
     e->depth = 1;
     if (shared) put(e, "extern __shared__ __align__(16) char shared_room[];");
@@ -392,6 +398,8 @@ static qn_status emit_unit(const tile_kernel *k, cuda_layout *layout, text *out,
     emitter e = {.k = k, .options = &options, .memory = cuda_layout_memory(layout)};
     e.name_set = map_new(e.memory);
     e.facts = facts_compute(k, e.memory);
+    survey survey = {.k = k, .memory = e.memory, .facts = e.facts};
+    e.survey = &survey;
     text functions = {0}, body = {0}, frame = {0};
     qn_status status = QN_OK;
     e.out = &frame;

@@ -39,21 +39,23 @@ bool cuda_fold_pairs(cnest *n, cfold *f)
     const sink *s = f->sink;
     if (!s || s->kind != SINK_REDUCE) return false;
     const tile_op *op = tile_def(e->k, s->v);
-    value v = op && op->code == OP_CONVERT && value_is_virtual(e, s->v) ? op->operands[0] : s->v;
+    value v = op && op->code == OP_CONVERT && value_is_virtual(e->survey, s->v) ? op->operands[0] : s->v;
     tile_type type = tile_type_of(e->k, v);
     fold_kind fold = s->op->attr.fold;
     if ((fold != FOLD_MAX && fold != FOLD_MIN) || n->c->target->arch < 80) return false;
-    if ((type.elem != DT_F16 && type.elem != DT_BF16) || !type.rank || value_is_virtual(e, v)) return false;
-    if (!n->has_inner || n->element_guard || (n->chunk_guard && !n->in)) return false;
-    int number = buffer_for(e, v);
-    if (!home_is_opened(e, number) || n->c->kept[number].layout != n->layout || n->layout->vector == 1) return false;
+    if ((type.elem != DT_F16 && type.elem != DT_BF16) || !type.rank || value_is_virtual(e->survey, v)) return false;
+    if (!n->view.has_inner || n->element_guard || (n->chunk_guard && !n->in)) return false;
+    int number = buffer_for(e->survey, v);
+    if (!home_is_opened(e, number) || n->c->spread->kept[number].layout != n->view.layout ||
+        n->view.layout->vector == 1)
+        return false;
     bool bf16 = type.elem == DT_BF16, most = fold == FOLD_MAX;
     const char *none = bf16 ? most ? "0xff80ff80u" : "0x7f807f80u" : most ? "0xfc00fc00u" : "0x7c007c00u";
     f->pairs = fresh_name(e, 0);
     cput(n, LEVEL_ROW, "unsigned %s = %s;", f->pairs, none);
     const char *words = home_words(n, number), *step = need(e, "pairs_%s_%s", fold_names[fold], memory_name(type.elem));
     cput(n, LEVEL_CHUNK, "%sfor (int w = 0; w < %d; w++) %s = %s(%s, %s[w]);",
-         n->in ? arena_print(e->memory, "if (%s) ", n->in) : "", n->layout->vector / 2, f->pairs, step, f->pairs,
+         n->in ? arena_print(e->memory, "if (%s) ", n->in) : "", n->view.layout->vector / 2, f->pairs, step, f->pairs,
          words);
     return true;
 }
@@ -84,7 +86,7 @@ static bool is_zero_outside(const emitter *e, value v, const tile_type *shape, i
     tile_type type = tile_type_of(e->k, v);
     if (!op || !tile_shape_same(&type, shape) || --*ways < 0) return false;
     if (op->code == OP_LOAD) return true;
-    if (!value_is_virtual(e, v)) return false;
+    if (!value_is_virtual(e->survey, v)) return false;
     switch (op->code) {
     case OP_CONVERT:
     case OP_NEG: return is_zero_outside(e, op->operands[0], shape, ways);
@@ -100,19 +102,19 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
 {
     emitter *e = n->e;
     const sink *s = f->sink;
-    int level = n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
+    int level = n->view.has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
     const char *x = r.words;
     if (is_position(s)) {
         bool most = s->op->attr.fold == FOLD_ARGMAX, real = dtype_is_float(f->elem);
         if (strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
         /* NaN is the extreme, and of equal ones the first stays: two comparisons, where a NaN fails both. */
         const char *open = real ? arena_print(e->memory, "%s == %s && ", f->name, f->name) : "";
-        const char *in = n->has_inner && n->in ? arena_print(e->memory, "%s && ", element_in(n)) : "";
+        const char *in = n->view.has_inner && n->in ? arena_print(e->memory, "%s && ", element_in(n)) : "";
         cput(n, level, "if (%s%s(%s < 0 || !(%s %s %s))) { %s = %s; %s = %s; }", in, open, f->position, x,
              most ? "<=" : ">=", f->name, f->name, x, f->position, fold_position(n, s));
         return;
     }
-    if (!n->has_inner) {
+    if (!n->view.has_inner) {
         cput(n, level, "%s = %s;", f->name, x);
         return;
     }
@@ -165,12 +167,12 @@ static void fold_columns(cnest *n, const cfold *f)
 {
     emitter *e = n->e;
     const sink *s = f->sink;
-    int rows = n->layout->inner_threads;
-    if (n->c->team.threads == rows) return;
+    int rows = n->view.layout->inner_threads;
+    if (n->c->spread->team.threads == rows) return;
     n->c->column_room = true;
     const char *type = cuda_register_type(f->elem);
-    const char *base = n->c->team.kind == TEAM_LANES ? "threadIdx.x - thread" : "0";
-    if (rows < 32 && n->c->team.kind == TEAM_BLOCK) {
+    const char *base = n->c->spread->team.kind == TEAM_LANES ? "threadIdx.x - thread" : "0";
+    if (rows < 32 && n->c->spread->team.kind == TEAM_BLOCK) {
         fold_warps_of_columns(n, f, rows);
         return;
     }
@@ -218,7 +220,7 @@ static void fold_team(cnest *n, const cfold *f)
 {
     emitter *e = n->e;
     fold_kind fold = f->sink->op->attr.fold;
-    const team *team = &n->c->team;
+    const team *team = &n->c->spread->team;
     const char *t = register_name(f->elem), *name = fold_name(fold, f->elem);
     const char *threads = team->threads ? arena_print(e->memory, "%d", team->threads) : "threads";
     if (team->kind == TEAM_LANES) {
@@ -247,15 +249,6 @@ static void fold_team(cnest *n, const cfold *f)
              f->name, need(e, "grid_fold_%s_%s", name, t), f->name);
 }
 
-place cuda_result_place(const emitter *e, const sink *s)
-{
-    tile_type type = tile_type_of(e->k, s->v), result = tile_type_of(e->k, s->result);
-    place own = place_own(&type), at = place_nowhere();
-    for (int i = 0; i < result.rank; i++)
-        if (result.dims[i] != 1) at.axis[i] = own.axis[i];
-    return at;
-}
-
 static void end_reduce(cnest *n, const cfold *f)
 {
     emitter *e = n->e;
@@ -266,28 +259,28 @@ static void end_reduce(cnest *n, const cfold *f)
     if (!f->position && half && (s->op->attr.fold == FOLD_SUM || s->op->attr.fold == FOLD_PROD))
         words = arena_print(e->memory, "%s(%s)", need(e, "convert_f32_%s", memory_name(f->elem)), f->name);
     if (!result.rank) {
-        const online *o = online_find(n->c, s->result);
+        const online *o = online_find(n->c->spread, s->result);
         if (!o || o->top != s->result) cput(n, LEVEL_ROW, "%s = %s;", emit_name(e, s->result), words);
         return;
     }
-    place at = cuda_result_place(e, s);
+    place at = fold_result_place(e->survey, s);
     creg r = cuda_define(n, s->result, result.elem, LEVEL_ROW, words);
     cuda_remember(n, s->result, at, r);
-    if (!e->force[s->result]) return;
-    bool inner = n->has_inner;
-    n->has_inner = false;
+    if (!e->survey->force[s->result]) return;
+    bool inner = n->view.has_inner;
+    n->view.has_inner = false;
     caddress a = cuda_buffer(n, s->result, at);
-    hazard_buffer(e, buffer_for(e, s->result), true);
+    hazard_buffer(e, buffer_for(e->survey, s->result), true);
     a.level = LEVEL_ROW;
     cuda_store(n, a, r);
-    n->has_inner = inner;
+    n->view.has_inner = inner;
 }
 
 /* Is the fold one over all threads of a block, of numbers? */
 static bool is_exchange(const cnest *n, const cfold *f)
 {
-    return f->sink->kind == SINK_REDUCE && !f->position && n->has_inner && n->c->team.kind == TEAM_BLOCK &&
-           !n->layout->row_fast && !n->layout->inner_threads && !online_find(n->c, f->sink->result);
+    return f->sink->kind == SINK_REDUCE && !f->position && n->view.has_inner && n->c->spread->team.kind == TEAM_BLOCK &&
+           !n->view.layout->row_fast && !n->view.layout->inner_threads && !online_find(n->c->spread, f->sink->result);
 }
 
 static void end_pairs(cnest *n, const cfold *f)
@@ -322,7 +315,7 @@ void cuda_folds_join(cnest *n, cfold *folds, int count)
         cput(n, LEVEL_ROW, "%s %s[%d] = {%s};", cuda_register_type(folds[i].elem), all, found, list);
         cput(n, LEVEL_ROW, "fold_turn ^= 1;");
         cput(n, LEVEL_ROW, "%s<%d>(%s, fold_room[fold_turn], %s);", need(e, "block_folds_%s_%s", name, t), found, all,
-             n->c->team.threads ? arena_print(e->memory, "%d", n->c->team.threads) : "threads");
+             n->c->spread->team.threads ? arena_print(e->memory, "%d", n->c->spread->team.threads) : "threads");
         for (int k = 0; k < found; k++) {
             cput(n, LEVEL_ROW, "%s = %s[%d];", folds[members[k]].name, all, k);
             folds[members[k]].joined = true;
@@ -338,9 +331,9 @@ void cuda_fold_end(cnest *n, const cfold *f)
         cuda_failure(e, &n->level[LEVEL_ROW], f->sink->op->line, f->name, false);
         return;
     }
-    if (n->has_inner && !f->joined && !online_end(n, f)) {
-        const pass_layout *l = n->layout;
-        bool lanes = n->c->team.kind == TEAM_LANES;
+    if (n->view.has_inner && !f->joined && !online_end(n, f)) {
+        const pass_layout *l = n->view.layout;
+        bool lanes = n->c->spread->team.kind == TEAM_LANES;
         if (l->row_fast)
             fold_columns(n, f);
         else if (!l->inner_threads)

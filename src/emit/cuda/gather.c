@@ -12,22 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP = 8, ROWS_EACH = 8 };
-
-static const tile_param *gathered_param(const emitter *e, value v)
-{
-    tile_op *load;
-    bool swapped;
-    if (!dot_operand_is_direct(e, v, &load, &swapped)) return NULL;
-    const tile_param *p = &e->k->params[load->attr.access.array];
-    return p->digits ? p : NULL;
-}
-
-bool gather_is_wanted(const emitter *e, const tile_op *dot)
-{
-    return gathered_param(e, dot->operands[0]) || gathered_param(e, dot->operands[1]);
-}
-
 /* ---- views ---- */
 
 /* One of the two axes of an operand, as text. */
@@ -49,7 +33,7 @@ static gather gather_of(emitter *e, value v, int line_axis)
 {
     tile_op *load;
     bool swapped;
-    CHECK(dot_operand_is_direct(e, v, &load, &swapped));
+    CHECK(dot_operand_is_direct(e->survey, v, &load, &swapped));
     const struct access *a = &load->attr.access;
     const tile_param *p = &e->k->params[a->array];
     const param_digits *d = p->digits;
@@ -157,44 +141,7 @@ static void put_view(emitter *e, const char *name, const gather *g, const char *
 
 /* ---- products ---- */
 
-static int64_t power_above(int64_t n, int64_t least, int64_t most)
-{
-    while (least < n && least < most) least *= 2;
-    return least;
-}
-
-/* f32 that may be rounded goes to the matrix units. */
-static bool is_on_units(const emitter *e, const tile_op *dot)
-{
-    return e->cuda->target->arch >= 80 && e->rounds[dot->operands[0]];
-}
-
-gather_product gather_choose(emitter *e, const tile_op *dot, int threads)
-{
-    tile_type ta = tile_type_of(e->k, dot->operands[0]), tb = tile_type_of(e->k, dot->operands[1]);
-    int64_t m = dimension_bound(e, ta.dims[0]), n = dimension_bound(e, tb.dims[1]);
-    int64_t rows = power_above(m, 16, 256), columns = power_above(n, 16, 256), down, across;
-    int most = ta.elem == DT_F64 ? 32 : 64;
-    while (rows * columns > (int64_t)most * threads) *(columns >= rows ? &columns : &rows) /= 2;
-    if (is_on_units(e, dot)) {
-        while (rows * columns < (int64_t)threads * 4) columns *= 2; /* a warp has at least 16 x 8 sums */
-        down = across = 1;
-        while (down * across * 32 < threads) {
-            bool fits_down = rows / down >= 32, fits_across = columns / across >= 16;
-            *(fits_down && (rows / down >= columns / across || !fits_across) ? &down : &across) *= 2;
-        }
-    } else {
-        down = rows / MINIMUM(ROWS_EACH, rows);
-        while (threads / down > columns) down *= 2;
-        across = threads / down;
-    }
-    gather_product p = {.rows = (int)rows, .columns = (int)columns, .down = (int)down, .across = (int)across};
-    p.sums = (int)(rows * columns / threads);
-    p.room_bytes = 2 * STEP * (rows + columns + 16) * (ta.elem == DT_F64 ? 8 : 4);
-    return p;
-}
-
-void gather_put(emitter *e, const tile_op *dot, gather_product *p)
+const char *gather_put(emitter *e, const tile_op *dot, const gather_product *p)
 {
     gather left = gather_of(e, dot->operands[0], 0), right = gather_of(e, dot->operands[1], 1);
     dtype elem = tile_type_of(e->k, dot->operands[0]).elem;
@@ -202,9 +149,9 @@ void gather_put(emitter *e, const tile_op *dot, gather_product *p)
                     is_unit(&right.axes[1]) && !is_unit(&right.axes[0])};
     put_view(e, "gather_a", &left, " + top");
     put_view(e, "gather_b", &right, " + left");
-    const char *name = is_on_units(e, dot) ? "tf32" : memory_name(elem);
-    p->type = arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %s, %s>", need(e, "product_gather_%s", name),
-                          p->rows, p->columns, p->down, p->across, distance_type(&left.axes[0], p->rows),
-                          distance_type(&right.axes[0], p->columns), view_type(e, &left), view_type(e, &right),
-                          fast[0] ? "true" : "false", fast[1] ? "true" : "false");
+    const char *name = gather_is_on_units(e->survey, dot) ? "tf32" : memory_name(elem);
+    return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %s, %s>", need(e, "product_gather_%s", name),
+                       p->rows, p->columns, p->down, p->across, distance_type(&left.axes[0], p->rows),
+                       distance_type(&right.axes[0], p->columns), view_type(e, &left), view_type(e, &right),
+                       fast[0] ? "true" : "false", fast[1] ? "true" : "false");
 }

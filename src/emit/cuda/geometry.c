@@ -108,17 +108,17 @@ void cuda_layout_note(cuda_layout *l, int phase, const emitter *e)
 {
     const cuda_state *c = e->cuda;
     phase_shape *s = &l->phases[phase];
-    *s = (phase_shape){.team = c->team,
-                       .shared_bytes = c->shared_bytes,
-                       .buffers = e->buffers,
-                       .least_blocks = c->least_blocks,
-                       .slot_bytes = c->slot_bytes,
+    *s = (phase_shape){.team = c->spread->team,
+                       .shared_bytes = c->spread->shared_bytes,
+                       .buffers = e->survey->buffers,
+                       .least_blocks = c->spread->least_blocks,
+                       .slot_bytes = c->spread->slot_bytes,
                        .carries = -1};
-    for (int i = 1; i < c->kept_count; i++) {
-        if (!c->kept[i].touched || c->kept[i].kind != HOME_SCRATCH) continue;
+    for (int i = 1; i < c->spread->kept_count; i++) {
+        if (!c->spread->kept[i].touched || c->spread->kept[i].kind != HOME_SCRATCH) continue;
         s->has_scratch = true;
-        if (c->kept[i].bytes)
-            s->scratch_bytes += (c->kept[i].bytes + 255) / 256 * 256;
+        if (c->spread->kept[i].bytes)
+            s->scratch_bytes += (c->spread->kept[i].bytes + 255) / 256 * 256;
         else
             ARENA_PUSH(l->memory, s->sized, s->sized_count, s->sized_capacity, i);
     }
@@ -127,14 +127,14 @@ void cuda_layout_note(cuda_layout *l, int phase, const emitter *e)
 void cuda_layout_note_join(cuda_layout *l, int phase, const emitter *e)
 {
     phase_shape *s = &l->phases[phase];
-    s->carries = e->cuda->shared_bytes + (int64_t)e->cuda->slot_bytes * s->team.block;
+    s->carries = e->cuda->spread->shared_bytes + (int64_t)e->cuda->spread->slot_bytes * s->team.block;
 }
 
 const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target *target, arena *memory,
                               const char **why)
 {
     const cuda_target whole = complete(target);
-    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes};
+    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes, whole.checked};
     *why = NULL;
     if (!whole.checked) return schedule_phase(k, phase, &machine, memory, why);
     *why = "a checked build tests each access"; /* which the copy engine does not */
@@ -144,7 +144,7 @@ const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target
 const chained *cuda_chained(const tile_kernel *k, int phase, const cuda_target *target, arena *memory, const char **why)
 {
     const cuda_target whole = complete(target);
-    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes};
+    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes, whole.checked};
     *why = NULL;
     return whole.checked || k->raw_language ? NULL : chained_phase(k, phase, &machine, memory, why);
 }

@@ -13,6 +13,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/nest.h"
+#include "schedule/apart.h"
 #include "passes/facts.h"
 
 #include <string.h>
@@ -30,12 +31,12 @@ static bool covers(const cnest *n, const place *at, int rank)
     unsigned along = 0;
     for (int i = 0; i < rank; i++)
         if (at->axis[i] != NO_AXIS) along |= 1u << at->axis[i];
-    return along == (1u << n->layout->loop_count) - 1;
+    return along == (1u << n->view.layout->loop_count) - 1;
 }
 
 static bool team_is_one(const emitter *e)
 {
-    return e->cuda->team.kind == TEAM_LANES && e->cuda->team.threads == 1;
+    return e->cuda->spread->team.kind == TEAM_LANES && e->cuda->spread->team.threads == 1;
 }
 
 static void add(emitter *e, touch t)
@@ -58,7 +59,7 @@ static touch touch_of(const tile_op *op, threads_of_touch threads)
 
 void hazard_buffer(emitter *e, int buffer, bool writes)
 {
-    if (e->cuda->kept[buffer].kind == HOME_REGISTERS) return;
+    if (e->cuda->spread->kept[buffer].kind == HOME_REGISTERS) return;
     touch t = touch_of(NULL, THREADS_MANY);
     t.buffer = buffer;
     t.writes = writes;
@@ -68,16 +69,16 @@ void hazard_buffer(emitter *e, int buffer, bool writes)
 void hazard_access(cnest *n, const tile_op *op, place at)
 {
     emitter *e = n->e;
-    if (!e->written[op->attr.access.array] || team_is_one(e)) return;
-    bool load = op->code == OP_LOAD, loops = n->layout && n->layout->loop_count;
+    if (!e->survey->written[op->attr.access.array] || team_is_one(e)) return;
+    bool load = op->code == OP_LOAD, loops = n->view.layout && n->view.layout->loop_count;
     tile_type type = tile_type_of(e->k, load ? op->results[0] : op->operands[0]);
     touch t = touch_of(op, THREADS_MANY);
-    if (loops && n->has_inner && covers(n, &at, type.rank))
+    if (loops && n->view.has_inner && covers(n, &at, type.rank))
         t.threads = THREADS_OWN;
-    else if (!load || (loops && !n->has_inner && !n->lead && covers(n, &at, type.rank)))
+    else if (!load || (loops && !n->view.has_inner && !n->lead && covers(n, &at, type.rank)))
         t.threads = THREADS_LEAD;
     if (t.threads != THREADS_MANY) {
-        t.layout = loops ? n->layout : NULL;
+        t.layout = loops ? n->view.layout : NULL;
         memcpy(t.at.axis, at.axis, sizeof(at.axis[0]) * (size_t)type.rank);
     }
     add(e, t);
@@ -85,142 +86,16 @@ void hazard_access(cnest *n, const tile_op *op, place at)
 
 void hazard_by_many(emitter *e, const tile_op *op)
 {
-    if (e->written[op->attr.access.array] && !team_is_one(e)) add(e, touch_of(op, THREADS_MANY));
+    if (e->survey->written[op->attr.access.array] && !team_is_one(e)) add(e, touch_of(op, THREADS_MANY));
 }
 
 /* ---- may two accesses of an array meet? ---- */
 
-typedef struct trips {   /* the later access is in a later trip of this loop; op NULL: in the same one */
-    const tile_op *op;   /* FOR or WHILE */
-    const bool *changes; /* by value: defined inside it */
-} trips;
-
 static bool commute(const emitter *e, const tile_op *a, const tile_op *b)
 {
     return a->code == OP_ATOMIC && b->code == OP_ATOMIC && a->attr.atomic == b->attr.atomic &&
-           a->attr.atomic != ATOMIC_EXCHANGE && a->attr.atomic != ATOMIC_CAS && !e->uses[a->results[0]] &&
-           !e->uses[b->results[0]];
-}
-
-typedef struct index_range { /* of one axis: first + i * step, 0 <= i < count */
-    linear first, count;
-    value start, step;
-    int64_t by; /* the step; 0: not a constant */
-    bool slice;
-} index_range;
-
-/* False: a tile of indices. */
-static bool range_of(const emitter *e, const tile_op *op, int axis, index_range *out)
-{
-    const struct access *access = &op->attr.access;
-    int operand = access->first_index;
-    for (int i = 0; i < axis; i++) operand += access->kind[i] == INDEX_SLICE ? 2 : 1;
-    *out = (index_range){.start = op->operands[operand], .slice = access->kind[axis] == INDEX_SLICE, .by = 1};
-    if (tile_type_of(e->k, out->start).rank) return false;
-    out->first = relate_value(e->facts, out->start);
-    out->count = relate_constant(1);
-    if (!out->slice) return true;
-    tile_type type = tile_type_of(e->k, op->code == OP_LOAD ? op->results[0] : op->operands[0]);
-    number step = {.i = 0};
-    out->step = op->operands[operand + 1];
-    out->count = relate_dimension(type.dims[access->result_axis[axis]], e->facts);
-    if (!tile_is_constant(e->k, out->step, &step)) step.i = 0;
-    out->by = step.i;
-    return true;
-}
-
-/* What a later trip adds to first(b) - first(a), beside what does not change: *each, some multiple of it from 1 on.
- * False: nothing is known. */
-static bool apart_by_trips(const emitter *e, const trips *t, linear *first_a, linear *first_b, linear *each)
-{
-    *each = relate_constant(0);
-    if (!t->op) return true;
-    value variable = t->op->code == OP_FOR ? t->op->regions[0]->args[0] : 0;
-    int64_t factor[2] = {0, 0};
-    linear *both[2] = {first_a, first_b};
-    for (int n = 0; n < 2; n++)
-        for (int i = 0; i < both[n]->count; i++) {
-            atom a = both[n]->atoms[i];
-            if (a & ATOM_PARAM || !t->changes[a]) continue;
-            if (!variable || a != variable) return false;
-            factor[n] = both[n]->factors[i];
-        }
-    if (factor[0] != factor[1]) return false;
-    if (!factor[0]) return true;
-    *each = relate_add(*each, relate_value(e->facts, t->op->operands[2]), factor[0]);
-    return !each->bad;
-}
-
-static bool never_negative(const emitter *e, linear form)
-{
-    return !form.bad && relate_not_negative(e->facts, &form);
-}
-
-/* The lowest and highest element relative to the first. */
-static void reach(const index_range *r, linear *low, linear *high)
-{
-    linear last = relate_add(relate_constant(0), relate_add(r->count, relate_constant(1), -1), r->by);
-    *low = r->by < 0 ? last : relate_constant(0);
-    *high = r->by < 0 ? relate_constant(0) : last;
-}
-
-/* Are the two ranges of this axis apart, wherever the loop is? */
-static bool axis_is_apart(const emitter *e, const tile_op *op_a, const tile_op *op_b, int axis, const trips *t)
-{
-    index_range a, b;
-    linear each, low_a, high_a, low_b, high_b;
-    if (!range_of(e, op_a, axis, &a) || !range_of(e, op_b, axis, &b) || !a.by || !b.by) return false;
-    if (!apart_by_trips(e, t, &a.first, &b.first, &each)) return false;
-    linear between = relate_add(b.first, a.first, -1);
-    if (between.bad) return false;
-    reach(&a, &low_a, &high_a);
-    reach(&b, &low_b, &high_b);
-    bool still = !each.count && !each.constant;
-    linear one = relate_constant(1), later = relate_add(between, each, 1);
-    /* b is behind a: between + low(b) - high(a) >= 1, and further with each trip; or in front of it. */
-    if (never_negative(e, relate_add(relate_add(relate_add(later, low_b, 1), high_a, -1), one, -1)) &&
-        (still || never_negative(e, each)))
-        return true;
-    if (never_negative(e, relate_add(relate_add(relate_add(low_a, later, -1), high_b, -1), one, -1)) &&
-        (still || never_negative(e, relate_add(relate_constant(0), each, -1))))
-        return true;
-    /* Every second element, and every second one beginning at the other. */
-    int64_t by = a.slice ? a.by : b.by, size = by < 0 ? -by : by;
-    if (size < 2 || (a.slice && b.slice && a.by != b.by && a.by != -b.by)) return false;
-    int64_t rest = between.constant % size;
-    between.constant -= rest;
-    return rest && relate_divisor(e->facts, &between) % size == 0 && relate_divisor(e->facts, &each) % size == 0;
-}
-
-/* What is left of a sum without its constants. */
-static value without_constants(const emitter *e, value v, int64_t *sum)
-{
-    number n;
-    *sum = 0;
-    for (const tile_op *op = tile_def(e->k, v); op && op->code == OP_ADD; op = tile_def(e->k, v)) {
-        if (!tile_is_constant(e->k, op->operands[1], &n)) break;
-        *sum += n.i;
-        v = op->operands[0];
-    }
-    return v;
-}
-
-/* Two single places that are a constant apart, whatever is known of the rest. */
-static bool places_differ(const emitter *e, const tile_op *a, const tile_op *b, int axis)
-{
-    index_range x, y;
-    int64_t first, second;
-    if (!range_of(e, a, axis, &x) || !range_of(e, b, axis, &y) || x.slice || y.slice) return false;
-    return without_constants(e, x.start, &first) == without_constants(e, y.start, &second) && first != second;
-}
-
-bool accesses_apart(const emitter *e, const tile_op *a, const tile_op *b)
-{
-    trips same = {NULL, NULL};
-    if (a->attr.access.array != b->attr.access.array) return true;
-    for (int axis = 0; axis < a->attr.access.rank; axis++)
-        if (places_differ(e, a, b, axis) || axis_is_apart(e, a, b, axis, &same)) return true;
-    return false;
+           a->attr.atomic != ATOMIC_EXCHANGE && a->attr.atomic != ATOMIC_CAS && !e->survey->uses[a->results[0]] &&
+           !e->survey->uses[b->results[0]];
 }
 
 static bool changes_in(const trips *t, value v)
@@ -240,11 +115,12 @@ static bool same_thread(const emitter *e, const touch *a, const touch *b, const 
         if (x->kind[axis] != INDEX_SLICE || y->kind[axis] != INDEX_SLICE) continue;
         int loop = a->at.axis[x->result_axis[axis]];
         if (loop == NO_AXIS || loop != b->at.axis[y->result_axis[axis]]) continue;
-        if (!range_of(e, a->op, axis, &r) || !range_of(e, b->op, axis, &s) || r.step != s.step) continue;
+        if (!range_of(e->survey, a->op, axis, &r) || !range_of(e->survey, b->op, axis, &s) || r.step != s.step)
+            continue;
         if (changes_in(t, r.step)) continue;
         if (r.start != s.start || changes_in(t, r.start)) {
             linear each, between;
-            if (!apart_by_trips(e, t, &r.first, &s.first, &each)) continue;
+            if (!apart_by_trips(e->survey, t, &r.first, &s.first, &each)) continue;
             between = relate_add(s.first, r.first, -1);
             if (between.bad || between.count || between.constant || each.count || each.constant) continue;
         }
@@ -261,7 +137,7 @@ static bool conflict_of(const emitter *e, const touch *a, const touch *b, const 
     bool atomic = a->op->code == OP_ATOMIC || b->op->code == OP_ATOMIC;
     if ((!atomic || !a->layout) && same_thread(e, a, b, t)) return false;
     for (int axis = 0; axis < a->op->attr.access.rank; axis++)
-        if (axis_is_apart(e, a->op, b->op, axis, t)) return false;
+        if (axis_is_apart(e->survey, a->op, b->op, axis, t)) return false;
     return true;
 }
 
@@ -269,7 +145,7 @@ static bool conflict_of(const emitter *e, const touch *a, const touch *b, const 
 
 const char *barrier_text(emitter *e)
 {
-    const team *team = &e->cuda->team;
+    const team *team = &e->cuda->spread->team;
     if (team->kind == TEAM_LANES) return team->threads == 1 ? "" : "__syncwarp(team_mask);";
     if (team->kind == TEAM_BLOCK) return "__syncthreads();";
     if (team->kind == TEAM_CLUSTER)

@@ -13,43 +13,30 @@
 #include <inttypes.h>
 #include <string.h>
 
-bool home_has_slots(const cuda_state *c, int number)
-{
-    const kept *k = &c->kept[number];
-    return k->kind == HOME_REGISTERS && k->in_registers < k->layout->repeats;
-}
-
-bool home_is_packed(const emitter *e, int number)
-{
-    const kept *k = &e->cuda->kept[number];
-    dtype t = e->buffers[number].elem;
-    return k->kind == HOME_REGISTERS && k->in_registers && (t == DT_F16 || t == DT_BF16) && k->layout->vector > 1;
-}
-
 bool home_is_opened(const emitter *e, int number)
 {
-    return home_has_slots(e->cuda, number) || home_is_packed(e, number);
+    return home_has_slots(e->cuda->spread, number) || home_is_packed(e->survey, number);
 }
 
 bool home_comes_ahead(const emitter *e, value v)
 {
-    const kept *k = &e->cuda->kept[e->buffer_of[v]];
+    const kept *k = &e->cuda->spread->kept[e->survey->buffer_of[v]];
     return k->kind == HOME_REGISTERS && k->comes_ahead;
 }
 
 void home_declare(emitter *e, int number, const char *title)
 {
-    const kept *k = &e->cuda->kept[number];
-    dtype t = e->buffers[number].elem;
+    const kept *k = &e->cuda->spread->kept[number];
+    dtype t = e->survey->buffers[number].elem;
     int vector = k->layout->vector;
-    if (home_is_packed(e, number))
+    if (home_is_packed(e->survey, number))
         put(e, "unsigned b%d[%d][%d]; /* %s, two in each */", number, k->in_registers, vector / 2, title);
     else if (k->in_registers)
         put(e, "%s b%d[%d][%d]; /* %s */", cuda_register_type(t), number, k->in_registers, vector, title);
-    if (!home_has_slots(e->cuda, number)) return;
+    if (!home_has_slots(e->cuda->spread, number)) return;
     const char *type = memory_type(t), *ahead = k->comes_ahead ? "_places" : "_slots";
     put(e, "%s *const b%d%s = (%s *)(shared_room + %" PRId64 " + %d * blockDim.x) + threadIdx.x * %d;%s", type, number,
-        ahead, type, e->cuda->shared_bytes, k->slots_before, vector,
+        ahead, type, e->cuda->spread->shared_bytes, k->slots_before, vector,
         k->in_registers ? "" : arena_print(e->memory, " /* %s */", title));
     put(e, "const int b%d_step = blockDim.x * %d;", number, vector);
     if (k->comes_ahead) put(e, "%s *b%d_slots = b%d_places;", type, number, number);
@@ -58,8 +45,8 @@ void home_declare(emitter *e, int number, const char *title)
 /* One statement for repeats in registers, another for those in slots. */
 static void put_either(cnest *n, text *to, int number, const char *registers, const char *slots)
 {
-    const kept *k = &n->c->kept[number];
-    if (!home_has_slots(n->c, number))
+    const kept *k = &n->c->spread->kept[number];
+    if (!home_has_slots(n->c->spread, number))
         text_print(to, "%s;\n", registers);
     else if (!k->in_registers)
         text_print(to, "%s;\n", slots);
@@ -70,36 +57,36 @@ static void put_either(cnest *n, text *to, int number, const char *registers, co
 /* The registers of this chunk. */
 static const char *chunk_registers(cnest *n, int number)
 {
-    const kept *k = &n->c->kept[number];
-    if (!home_has_slots(n->c, number)) return arena_print(n->e->memory, "b%d[%s]", number, n->repeat);
+    const kept *k = &n->c->spread->kept[number];
+    if (!home_has_slots(n->c->spread, number)) return arena_print(n->e->memory, "b%d[%s]", number, n->repeat);
     return arena_print(n->e->memory, "b%d[%s < %d ? %s : 0]", number, n->repeat, k->in_registers, n->repeat);
 }
 
 static const char *chunk_slot(cnest *n, int number, const char *base)
 {
-    int most = n->c->kept[number].in_registers;
+    int most = n->c->spread->kept[number].in_registers;
     const char *at = most ? arena_print(n->e->memory, "(%s - %d)", n->repeat, most) : n->repeat;
     return arena_print(n->e->memory, "b%d%s + %s * b%d_step", number, base, at, number);
 }
 
 static void note_slots(cnest *n, int number)
 {
-    if (!home_has_slots(n->c, number)) return;
+    if (!home_has_slots(n->c->spread, number)) return;
     n->slotted = true;
-    n->split = MAXIMUM(n->split, n->c->kept[number].in_registers);
+    n->split = MAXIMUM(n->split, n->c->spread->kept[number].in_registers);
 }
 
 void home_keep(cnest *n, text *to, int number, const char *from)
 {
     emitter *e = n->e;
-    dtype t = e->buffers[number].elem;
-    int vector = n->layout->vector;
+    dtype t = e->survey->buffers[number].elem;
+    int vector = n->view.layout->vector;
     const char *registers = chunk_registers(n, number), *keep;
-    if (home_is_packed(e, number))
+    if (home_is_packed(e->survey, number))
         keep = arena_print(e->memory, "%s(%s, %s)", need(e, "pack_%sx%d", memory_name(t), vector), registers, from);
     else
         keep = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, registers, from);
-    const char *slot = home_has_slots(n->c, number) ? chunk_slot(n, number, "_slots") : "";
+    const char *slot = home_has_slots(n->c->spread, number) ? chunk_slot(n, number, "_slots") : "";
     put_either(n, to, number, keep,
                !*slot ? slot
                : vector > 1
@@ -110,14 +97,14 @@ void home_keep(cnest *n, text *to, int number, const char *from)
 void home_take(cnest *n, text *to, int number, const char *into)
 {
     emitter *e = n->e;
-    int vector = n->layout->vector;
-    dtype t = e->buffers[number].elem;
+    int vector = n->view.layout->vector;
+    dtype t = e->survey->buffers[number].elem;
     const char *registers = chunk_registers(n, number), *take;
-    if (home_is_packed(e, number))
+    if (home_is_packed(e->survey, number))
         take = arena_print(e->memory, "%s(%s, %s)", need(e, "unpack_%sx%d", memory_name(t), vector), into, registers);
     else
         take = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, into, registers);
-    const char *slot = home_has_slots(n->c, number) ? chunk_slot(n, number, "_slots") : "";
+    const char *slot = home_has_slots(n->c->spread, number) ? chunk_slot(n, number, "_slots") : "";
     put_either(n, to, number, take,
                !*slot ? slot
                : vector > 1
@@ -129,8 +116,8 @@ void home_take(cnest *n, text *to, int number, const char *into)
 static void open_home(cnest *n, int number, bool writes)
 {
     emitter *e = n->e;
-    int vector = n->layout->vector, at = 0;
-    dtype t = e->buffers[number].elem;
+    int vector = n->view.layout->vector, at = 0;
+    dtype t = e->survey->buffers[number].elem;
     note_slots(n, number);
     while (at < n->opened_count && n->opened[at] != number) at++;
     if (at == n->opened_count) {
@@ -148,7 +135,7 @@ static void open_home(cnest *n, int number, bool writes)
 const char *home_words(cnest *n, int number)
 {
     emitter *e = n->e;
-    int words = n->layout->vector / 2;
+    int words = n->view.layout->vector / 2;
     const char *name = arena_print(e->memory, "b%d_words", number);
     for (int i = 0; i < n->name_count; i++)
         if (!strcmp(n->names[i].name, name)) return name; /* there already */
@@ -160,36 +147,22 @@ const char *home_words(cnest *n, int number)
     const char *take =
         arena_print(e->memory, "for (int w = 0; w < %d; w++) %s[w] = %s[w]", words, name, chunk_registers(n, number));
     put_either(n, &n->level[LEVEL_CHUNK], number, take,
-               home_has_slots(n->c, number) ? arena_print(e->memory, "%s(%s, %s)", need(e, "load_words%d", words), name,
-                                                          chunk_slot(n, number, "_slots"))
-                                            : "");
+               home_has_slots(n->c->spread, number)
+                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "load_words%d", words), name,
+                                 chunk_slot(n, number, "_slots"))
+                   : "");
     return name;
-}
-
-bool home_is_alias(const emitter *e, value v)
-{
-    const tile_op *op = tile_def(e->k, v);
-    return op && op->code == OP_RESHAPE && tile_is_buffered(e, v);
-}
-
-bool home_is_here(const cnest *n, value v, const place *at)
-{
-    tile_type type = tile_type_of(n->e->k, v);
-    place own = place_own(&type);
-    int64_t loops[MAX_RANK];
-    return !home_is_alias(n->e, v) && n->layout && n->has_inner && loops_of(&type, loops) == n->layout->loop_count &&
-           place_same(&own, at, type.rank);
 }
 
 const char *home_element(cnest *n, value v, place at, bool writes, int *level)
 {
     emitter *e = n->e;
-    int number = buffer_for(e, v);
+    int number = buffer_for(e->survey, v);
     buffer_touch(e, number);
-    if (e->cuda->kept[number].kind != HOME_REGISTERS) return NULL;
-    CHECK(home_is_here(n, v, &at));
+    if (e->cuda->spread->kept[number].kind != HOME_REGISTERS) return NULL;
+    CHECK(home_is_here(&n->view, v, &at));
     *level = LEVEL_ELEMENT;
-    const char *element = n->layout->vector > 1 ? "v" : "0";
+    const char *element = n->view.layout->vector > 1 ? "v" : "0";
     if (!home_is_opened(e, number)) return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, element);
     open_home(n, number, writes);
     return arena_print(e->memory, "b%d_now[%s]", number, element);
@@ -198,7 +171,7 @@ const char *home_element(cnest *n, value v, place at, bool writes, int *level)
 /* A copy of the chunk that nobody waits for yet. */
 static const char *copy_text(cnest *n, const caddress *a, int number, const char *base, const char *ok)
 {
-    int bytes = n->layout->vector * dtypes[a->elem].size_bytes;
+    int bytes = n->view.layout->vector * dtypes[a->elem].size_bytes;
     const char *few = bytes < 16 ? arena_print(n->e->memory, "_few<%d>", bytes) : "";
     const char *real = arena_print(n->e->memory, ok ? "%s ? %d : 0" : "%s%d", ok ? ok : "", bytes);
     need(n->e, "copy_async");
@@ -210,12 +183,12 @@ static const char *copy_text(cnest *n, const caddress *a, int number, const char
 creg home_load(cnest *n, const caddress *a, value into)
 {
     emitter *e = n->e;
-    int number = buffer_for(e, into), vector = n->layout->vector;
+    int number = buffer_for(e->survey, into), vector = n->view.layout->vector;
     const char *m = memory_name(a->elem), *chunk = element_pointer(e, a, false);
     const char *ok = cjoin(e, n->in, "&&", a->ok), *whole = a->whole;
     if (n->element_guard) whole = cjoin(e, whole, "&&", "whole");
     bool loose = a->even && !a->element_ok && a->width == vector;
-    bool vectors = loose || (a->width == vector && !a->even && !(whole && home_has_slots(n->c, number)) &&
+    bool vectors = loose || (a->width == vector && !a->even && !(whole && home_has_slots(n->c->spread, number)) &&
                              (whole || !a->element_ok));
     vectors &= !a->back;
     n->early_used = true;
@@ -223,7 +196,7 @@ creg home_load(cnest *n, const caddress *a, value into)
     buffer_touch(e, number);
     if (vectors) {
         const char *test = whole && !loose ? NULL : ok, *constant = a->read_only ? "_constant" : "", *load = NULL;
-        if (home_is_packed(e, number))
+        if (home_is_packed(e->survey, number))
             load = need(e, "load_words%d%s%s", vector / 2, constant, test ? "_if" : "");
         else if (vector > 1)
             load = need(e, "load_%sx%d%s%s", m, vector, constant, test ? "_if" : "");
@@ -235,9 +208,9 @@ creg home_load(cnest *n, const caddress *a, value into)
             text_print(&n->early, "if (%s) {\n", edge_text(e, a));
         else if (whole)
             text_print(&n->early, "if (%s) ", cjoin(e, ok, "&&", whole));
-        n->copies |= home_has_slots(n->c, number);
+        n->copies |= home_has_slots(n->c->spread, number);
         put_either(n, &n->early, number, load,
-                   home_has_slots(n->c, number) ? copy_text(n, a, number, "_slots", test) : "");
+                   home_has_slots(n->c->spread, number) ? copy_text(n, a, number, "_slots", test) : "");
         if (loose) text_add(&n->early, "}\n");
     }
     if (!vectors || whole) {
@@ -263,8 +236,8 @@ static void put_copies(emitter *e, const value *ahead, int count, const char *tu
     for (int i = 0; i < count; i++) {
         value v = ahead[i];
         tile_type type = tile_type_of(e->k, v);
-        int number = buffer_for(e, v);
-        pass_layout *l = (pass_layout *)e->cuda->kept[number].layout;
+        int number = buffer_for(e->survey, v);
+        pass_layout *l = (pass_layout *)e->cuda->spread->kept[number].layout;
         cnest n = cuda_nest_of(e, l);
         caddress a = cuda_access(&n, tile_def(e->k, v), place_own(&type));
         const char *base = arena_print(e->memory, "_places + %s * %d * b%d_step", turn, l->repeats, number);
@@ -316,9 +289,9 @@ void home_put_loop(emitter *e, const tile_op *loop, text *body, const value *ahe
     emit_for_head(e, loop);
     e->depth++;
     for (int k = 0; k < count; k++) {
-        int number = buffer_for(e, ahead[k]);
+        int number = buffer_for(e->survey, ahead[k]);
         put(e, "b%d_slots = b%d_places + %s * %d * b%d_step;", number, number, turn,
-            e->cuda->kept[number].layout->repeats, number);
+            e->cuda->spread->kept[number].layout->repeats, number);
     }
     if (count) {
         put(e, "%s ^= 1;", turn);

@@ -1,7 +1,6 @@
 /*
- * `show --stage layout`: what layout.c decided, in words. In: a kernel that went through the pipeline. Out: for each
- * phase its team, the layout of each pass over it, the home of every kept tile and, where that is not registers, why.
- * `show --stage schedule` and `loops`: the phases that have a schedule, and why the others have none.
+ * `show --stage schedule`, `layout` and `loops`: what was chosen for each phase of a kernel that went through the
+ * pipeline, and what does not suit it and why.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/chained.h"
@@ -11,149 +10,98 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void print_dims(const tile_kernel *k, const int64_t *dims, int count, text *out)
+typedef struct shower { /* a kernel whose phases are looked at one by one */
+    emitter e;
+    survey survey;
+    emit_options options;
+    const cuda_target *target;
+    text body; /* dropped */
+} shower;
+
+static void shower_open(shower *w, const tile_kernel *k, const cuda_target *target)
 {
-    for (int i = 0; i < count; i++) {
-        const tile_op *op = dims[i] < 0 ? tile_def(k, (value)-dims[i]) : NULL;
-        if (!op)
-            text_print(out, "[%" PRId64 "]", dims[i]);
-        else if (op->code == OP_ARG)
-            text_print(out, "[%s]", k->params[op->attr.index].name);
-        else
-            text_add(out, "[?]");
-    }
+    arena *memory = arena_new();
+    *w = (shower){.e = {.k = k, .memory = memory}, .survey = {.k = k, .memory = memory}, .target = target};
+    w->e.options = &w->options;
+    w->e.name_set = map_new(memory);
+    w->e.facts = w->survey.facts = facts_compute(k, memory);
+    w->e.survey = &w->survey;
 }
 
-static void print_team(const tile_kernel *k, const cuda_state *c, text *out)
+static void shower_close(shower *w)
 {
-    static const char *const names[] = {[TEAM_LANES] = "some threads of a block",
-                                        [TEAM_BLOCK] = "a block",
-                                        [TEAM_CLUSTER] = "a cluster of blocks",
-                                        [TEAM_GRID] = "all blocks together"};
-    const team *t = &c->team;
-    text_print(out, "  team: %s (%s)\n", names[t->kind], t->reason ? t->reason : "");
-    if (t->threads)
-        text_print(out, "  threads: %d a program", t->threads);
-    else if (t->row_param >= 0)
-        text_print(out, "  threads: as `%s` asks for when launched, %d elements of a row each",
-                   k->params[t->row_param].name, t->share);
-    else
-        text_add(out, "  threads: as the launch asks for");
-    text_print(out, ", %d a block%s\n", t->block, t->threads && t->kind == TEAM_LANES ? "" : " at most");
-    if (t->bound > 0 && t->bound < INT64_MAX && t->row_param >= 0)
-        text_print(out, "  rows of up to %" PRId64 " elements\n", t->bound);
-    if (t->kind == TEAM_GRID && t->one_team) text_add(out, "  programs at once: 1\n");
+    text_free(&w->body);
+    arena_free(w->e.memory);
 }
 
-static void print_pass(const tile_kernel *k, const pass_layout *l, text *out)
+/* A phase that is spread over threads, behind its first line. */
+static qn_status print_spread(shower *w, int phase, text *out, qn_error *error)
 {
-    text_add(out, "  pass over ");
-    print_dims(k, l->loops, l->loop_count, out);
-    text_print(out, ": vectors of %d", l->vector);
-    if (l->inner_threads)
-        text_print(out, ", %d threads along a row", l->inner_threads);
-    else
-        text_add(out, ", all threads along a row");
-    if (l->repeats)
-        text_print(out, ", %d time%s", l->repeats, l->repeats == 1 ? "" : "s");
-    else
-        text_add(out, ", in a loop");
-    if (l->row_axes) {
-        text_add(out, "; rows are axis");
-        for (int i = 0; i < l->loop_count; i++)
-            if (l->row_axes >> i & 1) text_print(out, " %d", i);
-    }
-    if (l->row_fast) text_add(out, ", neighbouring threads on neighbouring rows");
-    text_add(out, "\n");
-}
-
-static void print_kept(const emitter *e, int number, text *out)
-{
-    static const char *const names[] = {
-        [HOME_SHARED] = "shared memory", [HOME_REGISTERS] = "registers", [HOME_SCRATCH] = "scratch in global memory"};
-    const kept *home = &e->cuda->kept[number];
-    const buffer *b = &e->buffers[number];
-    text_print(out, "  kept tile %s", dtypes[b->elem].text);
-    print_dims(e->k, b->shape.dims, b->shape.rank, out);
-    text_print(out, ": %s", home->comes_ahead ? "" : names[home->kind]);
-    if (home->kind != HOME_REGISTERS && home->bytes) text_print(out, ", %" PRId64 " bytes", home->bytes);
-    if (home->kind == HOME_REGISTERS && home->comes_ahead)
-        text_add(out, "slots in shared memory, the next trip's row on its way");
-    else if (home->kind == HOME_REGISTERS && home->in_registers < home->layout->repeats)
-        text_print(out, ", %d vectors of %d in shared memory", home->layout->repeats - home->in_registers,
-                   home->layout->repeats);
-    if (home->kind == HOME_SHARED && home->pad) text_print(out, ", rows padded by %d", home->pad);
-    if (home->kind != HOME_REGISTERS && home->why) text_print(out, " (%s)", home->why);
-    text_add(out, "\n");
-}
-
-static void print_phase(const emitter *e, int phase, text *out)
-{
-    const cuda_state *c = e->cuda;
-    text_print(out, "%s, phase %d, sm_%d\n", e->k->name, phase, c->target->arch);
-    print_team(e->k, c, out);
-    for (int i = 0; i < c->layout_count; i++) print_pass(e->k, c->layouts[i], out);
-    for (int i = 1; i < c->kept_count; i++)
-        if (c->kept[i].touched) print_kept(e, i, out);
-    text_print(out, "  shared memory: %" PRId64 " bytes a program; barriers: %d\n", c->shared_bytes, c->barriers);
+    bool joined = false;
+    const cuda_state *c = w->e.cuda;
+    spread_print(&w->survey, out);
+    text_print(out, "  shared memory: %" PRId64 " bytes a program; barriers: %d\n", c->spread->shared_bytes,
+               c->barriers);
+    if (phase + 1 < w->e.k->phase_count) QN_TRY(cuda_phase_join(&w->e, phase + 1, w->target, &w->body, &joined, error));
+    if (joined) text_add(out, "  with few blocks the last of them goes on with the next phase\n");
+    return QN_OK;
 }
 
 qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, text *out, qn_error *error)
 {
     if (k->raw_language) return error_set(error, QN_BAD_CALL, "raw kernel `%s` has no layout", k->name);
-    arena *memory = arena_new();
-    emit_options options = {0};
-    emitter e = {.k = k, .options = &options, .memory = memory};
-    e.name_set = map_new(memory);
-    e.facts = facts_compute(k, memory);
-    text body = {0};
+    shower w;
     qn_status status = QN_OK;
+    shower_open(&w, k, target);
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
-        bool joined = false;
         const char *why;
-        const schedule *scheduled = cuda_schedule(k, p, target, memory, &why);
+        const schedule *scheduled = cuda_schedule(k, p, target, w.e.memory, &why);
         if (scheduled) {
             schedule_print(scheduled, out);
             continue;
         }
-        status = cuda_phase(&e, p, target, &body, error);
-        if (status == QN_OK) print_phase(&e, p, out);
-        if (status == QN_OK && p + 1 < k->phase_count)
-            status = cuda_phase_join(&e, p + 1, target, &body, &joined, error);
-        if (joined) text_add(out, "  with few blocks the last of them goes on with the next phase\n");
+        status = cuda_phase(&w.e, p, target, &w.body, error);
+        if (status != QN_OK) break;
+        text_print(out, "%s, phase %d, sm_%d\n", k->name, p, target->arch);
+        status = print_spread(&w, p, out, error);
     }
-    text_free(&body);
-    arena_free(memory);
+    shower_close(&w);
     return status;
 }
 
 qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, bool loops, text *out, qn_error *error)
 {
     if (k->raw_language) return error_set(error, QN_BAD_CALL, "raw kernel `%s` has no schedule", k->name);
-    arena *memory = arena_new();
+    shower w;
+    qn_status status = QN_OK;
+    shower_open(&w, k, target);
     text_print(out, "schedule %s\n", k->name);
-    for (int p = 0; p < k->phase_count; p++) {
-        const char *why;
-        const schedule *s = cuda_schedule(k, p, target, memory, &why);
-        const char *why_not = NULL;
-        const chained *pair = s ? NULL : cuda_chained(k, p, target, memory, &why_not);
-        if (s)
+    for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
+        const char *why, *why_not = NULL;
+        const schedule *s = cuda_schedule(k, p, target, w.e.memory, &why);
+        const chained *pair = s ? NULL : cuda_chained(k, p, target, w.e.memory, &why_not);
+        if (s) {
             schedule_print(s, out);
-        else if (pair)
+        } else if (pair) {
             text_print(
                 out,
                 "launch of phase %d: chained products, %d of scores and %d of sums, %d rows a program, %d a step\n", p,
                 pair->product_count, pair->sum_count, pair->rows, pair->columns);
-        else if (why_not)
-            text_print(out, "launch of phase %d: as `--stage layout` shows; its products are not chained: %s\n", p,
-                       why_not);
-        else
-            text_print(out, "launch of phase %d: as `--stage layout` shows%s%s\n", p,
-                       why ? "; its product is not fed: " : "", why ? why : "");
+        } else {
+            const char *reason = why_not ? why_not : why;
+            status = cuda_phase(&w.e, p, target, &w.body, error);
+            if (status != QN_OK) break;
+            text_print(out, "launch of phase %d: spread over threads%s%s\n", p,
+                       why_not  ? "; its products are not chained: "
+                       : reason ? "; its product is not fed: "
+                                : "",
+                       reason ? reason : "");
+            status = print_spread(&w, p, out, error);
+        }
         if (!s || !loops) continue;
-        loop_program program = loops_build(s, memory);
+        loop_program program = loops_build(s, w.e.memory);
         loops_print(&program, out);
     }
-    arena_free(memory);
-    return QN_OK;
+    shower_close(&w);
+    return status;
 }

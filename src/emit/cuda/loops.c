@@ -204,7 +204,7 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     e->cuda = c;
     e->phase = s->phase;
     e->line = 0;
-    e->uses = ARENA_ARRAY(e->memory, int, count);
+    e->survey->uses = ARENA_ARRAY(e->memory, int, count);
     e->array_used = ARENA_ARRAY(e->memory, bool, e->k->param_count + 1);
     e->out = &body;
     e->depth = 2;

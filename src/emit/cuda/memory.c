@@ -40,7 +40,7 @@ const char *edge_text(emitter *e, const caddress *a)
 /* Is there more to ask than whether an element is the row's? */
 static bool ok_beyond(const cnest *n, const caddress *a)
 {
-    bool far = dimension_bound(n->e, n->layout->loops[0]) > (int64_t)1 << 29;
+    bool far = dimension_bound(n->e->survey, n->view.layout->loops[0]) > (int64_t)1 << 29;
     return a->ok || a->element_ok || a->whole || far;
 }
 
@@ -49,11 +49,11 @@ static const char *uneven_text(cnest *n, const caddress *a, const char *name, co
 {
     emitter *e = n->e;
     const char *words = "else {", *chunk = element_pointer(e, a, false);
-    for (int at = 0; at < n->layout->vector; at += a->width)
+    for (int at = 0; at < n->view.layout->vector; at += a->width)
         words =
             arena_print(e->memory, "%s %s(%s[%s] + %d, %s + %d, i0 + %d, (int)%s, %s);", words,
                         need(e, "load_%sx%d%s_uneven", memory_name(a->elem), a->width, a->read_only ? "_constant" : ""),
-                        name, slot, at, chunk, at, at, extent_text(e, n->layout->loops[0]), n->in ? n->in : "1");
+                        name, slot, at, chunk, at, at, extent_text(e, n->view.layout->loops[0]), n->in ? n->in : "1");
     return arena_print(e->memory, "%s }", words);
 }
 
@@ -80,11 +80,11 @@ static void put_turned(text *to, const caddress *a, int at, const char *move, co
 static creg load_early(cnest *n, value named, const caddress *a, value into)
 {
     emitter *e = n->e;
-    int vector = n->layout->vector;
+    int vector = n->view.layout->vector;
     const char *name, *slot;
-    if (into && home_is_opened(e, buffer_for(e, into))) return home_load(n, a, into);
+    if (into && home_is_opened(e, buffer_for(e->survey, into))) return home_load(n, a, into);
     if (into) {
-        name = buffer_touch(e, buffer_for(e, into));
+        name = buffer_touch(e, buffer_for(e->survey, into));
         slot = n->repeat;
     } else {
         name = fresh_name(e, named);
@@ -150,7 +150,7 @@ static creg load_late(cnest *n, value named, const caddress *a)
 {
     emitter *e = n->e;
     const char *name = fresh_name(e, named), *chunk = element_pointer(e, a, false), *ok = cjoin(e, n->in, "&&", a->ok);
-    int vector = n->layout->vector;
+    int vector = n->view.layout->vector;
     bool branch = ok && !a->global; /* loads under a condition are for global memory */
     cput(n, LEVEL_CHUNK, "%s %s[%d]%s;", cuda_register_type(a->elem), name, vector, branch ? " = {0}" : "");
     for (int at = 0; at < vector; at += a->width) {
@@ -167,9 +167,9 @@ static creg load_late(cnest *n, value named, const caddress *a)
 creg cuda_load(cnest *n, value named, caddress a, value into)
 {
     emitter *e = n->e;
-    if (a.level == LEVEL_ELEMENT && a.early && n->has_inner) return load_early(n, named, &a, into);
+    if (a.level == LEVEL_ELEMENT && a.early && n->view.has_inner) return load_early(n, named, &a, into);
     bool plain = !a.element_ok && !a.whole && !a.even && !n->element_guard && !into;
-    if (a.level == LEVEL_ELEMENT && n->has_inner && a.width > 1 && plain) return load_late(n, named, &a);
+    if (a.level == LEVEL_ELEMENT && n->view.has_inner && a.width > 1 && plain) return load_late(n, named, &a);
     const char *condition = cjoin(e, a.ok, "&&", a.element_ok);
     if (a.level == LEVEL_ROW && n->row_guard) condition = cjoin(e, n->row_guard, "&&", condition);
     if (a.level > LEVEL_ROW) condition = cjoin(e, a.level == LEVEL_ELEMENT ? element_in(n) : n->in, "&&", condition);
@@ -197,7 +197,7 @@ const char *cuda_effect_guard(cnest *n, int level)
 void cuda_store(cnest *n, caddress a, creg r)
 {
     emitter *e = n->e;
-    int level = cuda_sink_level(n), vector = n->has_inner ? n->layout->vector : 1;
+    int level = cuda_sink_level(n), vector = n->view.has_inner ? n->view.layout->vector : 1;
     const char *m = memory_name(a.elem), *words = r.words;
     if (a.spreads) {
         store_spread(n, &a, words);

@@ -1,5 +1,5 @@
 /*
- * A group of passes as CUDA text. In: a group from nest_plan.c and the layouts. Out: one block of statements that all
+ * A group of passes as CUDA text. In: a group from schedule/plan.c and the layouts. Out: one block of statements that all
  * threads of the team run together.
  *
  * Each pass evaluates all its sinks for one position before it writes anything, so a carried tile can be replaced by a
@@ -31,27 +31,12 @@ void add_lines(text *to, const char *lines, int depth)
     }
 }
 
-place place_nowhere(void)
-{
-    place at;
-    for (int i = 0; i < MAX_RANK; i++) at.axis[i] = NO_AXIS;
-    return at;
-}
-
 /* ---- sinks ---- */
 
 static bool is_kept_in_registers(const cnest *n, value v)
 {
-    int number = buffer_for(n->e, v);
-    return n->c->kept[number].kind == HOME_REGISTERS;
-}
-
-value cuda_stored_value(const emitter *e, const sink *s)
-{
-    const tile_op *op = tile_def(e->k, s->v);
-    if (s->kind != SINK_STORE || !value_is_virtual(e, s->v) || op->code != OP_CONVERT) return s->v;
-    dtype from = tile_type_of(e->k, op->operands[0]).elem, to = tile_type_of(e->k, s->v).elem;
-    return from == DT_F32 && dtype_is_narrow(to) ? op->operands[0] : s->v;
+    int number = buffer_for(n->e->survey, v);
+    return n->c->spread->kept[number].kind == HOME_REGISTERS;
 }
 
 /* The value of a sink; *done: it is already where it should be. */
@@ -61,7 +46,7 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
     *done = false;
     if (s->kind == SINK_KEEP) {
         const tile_op *op = tile_def(e->k, s->v);
-        if (op->code == OP_LOAD && n->has_inner && is_kept_in_registers(n, s->v)) {
+        if (op->code == OP_LOAD && n->view.has_inner && is_kept_in_registers(n, s->v)) {
             caddress a = cuda_access(n, op, at);
             if (a.level == LEVEL_ELEMENT && a.early) {
                 creg r = {NULL, LEVEL_ELEMENT};
@@ -70,7 +55,8 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
                 else
                     ARENA_PUSH(e->memory, n->c->ahead, n->c->ahead_count, n->c->ahead_capacity, s->v);
                 *done = true;
-                if (!home_is_opened(e, buffer_for(e, s->v))) cuda_remember(n, s->v, at, r); /* else it is read there */
+                if (!home_is_opened(e, buffer_for(e->survey, s->v)))
+                    cuda_remember(n, s->v, at, r); /* else it is read there */
                 return r;
             }
             creg r = cuda_load(n, s->v, a, 0);
@@ -79,7 +65,7 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
         }
         return cuda_compute(n, s->v, at);
     }
-    creg r = cuda_value(n, cuda_stored_value(e, s), at);
+    creg r = cuda_value(n, sink_stored_value(e->survey, s), at);
     if (s->kind == SINK_COPY && strchr(r.words, '[')) /* another sink may write that register */
         r = cuda_define(n, 0, tile_type_of(e->k, s->v).elem, r.level, r.words);
     return r;
@@ -95,22 +81,22 @@ static void write_kept(cnest *n, value v, place at, creg r)
         return;
     }
     caddress a = cuda_buffer(n, v, at);
-    hazard_buffer(e, buffer_for(e, v), true);
+    hazard_buffer(e, buffer_for(e->survey, v), true);
     cuda_store(n, a, r);
 }
 
 int cuda_sink_level(const cnest *n)
 {
-    return n->has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
+    return n->view.has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
 }
 
 /* Does the pass write elements of this array more than once? Then element by element: a vector is stored after all elements. */
 static bool writes_again(const cnest *n, const sink *s)
 {
-    for (int i = 0; i < n->pass->sink_count; i++) {
-        const sink *o = &n->pass->sinks[i];
+    for (int i = 0; i < n->view.pass->sink_count; i++) {
+        const sink *o = &n->view.pass->sinks[i];
         if (o != s && (o->kind == SINK_STORE || o->kind == SINK_ATOMIC) &&
-            o->op->attr.access.array == s->op->attr.access.array && !accesses_apart(n->e, o->op, s->op))
+            o->op->attr.access.array == s->op->attr.access.array && !accesses_apart(n->e->survey, o->op, s->op))
             return true;
     }
     return false;
@@ -133,8 +119,8 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
     case SINK_ATOMIC: {
         creg expected = {0};
         if (s->op->attr.atomic == ATOMIC_CAS)
-            expected = cuda_value(n, s->op->operands[1], place_of_operand(e, s->op, 1, &at));
-        const char *old = e->uses[s->result] ? fresh_name(e, s->result) : NULL;
+            expected = cuda_value(n, s->op->operands[1], place_of_operand(e->survey, s->op, 1, &at));
+        const char *old = e->survey->uses[s->result] ? fresh_name(e, s->result) : NULL;
         if (old) cput(n, cuda_sink_level(n), "%s %s = 0;", cuda_register_type(type.elem), old);
         cuda_atomic(n, cuda_access(n, s->op, at), s->op, r, expected, old);
         if (old) write_kept(n, s->result, at, (creg){old, cuda_sink_level(n)});
@@ -143,10 +129,10 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
     case SINK_ASSERT: {
         const char *bad = arena_print(e->memory, "!(%s)", r.words);
         for (int i = 1; i < s->op->operand_count; i++) {
-            creg mask = cuda_value(n, s->op->operands[i], place_of_operand(e, s->op, i, &at));
+            creg mask = cuda_value(n, s->op->operands[i], place_of_operand(e->survey, s->op, i, &at));
             bad = arena_print(e->memory, "%s && %s", bad, mask.words);
         }
-        bad = cjoin(e, n->has_inner ? element_in(n) : n->row_guard, "&&", bad);
+        bad = cjoin(e, n->view.has_inner ? element_in(n) : n->row_guard, "&&", bad);
         cput(n, cuda_sink_level(n), "%s |= %s;", fold->name, bad);
         return;
     }
@@ -157,19 +143,17 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
 
 /* ---- passes ---- */
 
-void cuda_forget(cnest *n, int level)
+/* Of chunks and elements, at the end of a pass. */
+static void forget(cnest *n)
 {
     int kept = 0;
-    for (int i = 0; i < n->memo_count; i++)
-        if (n->memos[i].result.level <= level) n->memos[kept++] = n->memos[i];
-    n->memo_count = kept;
-    kept = 0;
+    view_forget(&n->view, LEVEL_ROW);
     for (int i = 0; i < n->name_count; i++)
-        if (n->names[i].level <= level) n->names[kept++] = n->names[i];
+        if (n->names[i].level <= LEVEL_ROW) n->names[kept++] = n->names[i];
     n->name_count = kept;
 }
 
-static void find_map(emitter *e, value v, const place *at, void *context)
+static void find_map(survey *e, value v, const place *at, void *context)
 {
     const tile_op *op = tile_def(e->k, v);
     (void)at;
@@ -183,17 +167,17 @@ static bool is_heavy(const cnest *n)
     enum { HEAVY_BODY = 150 };
     int weight = 0;
     bool maps = false;
-    for (int i = 0; i < n->pass->sink_count; i++) {
-        weight += sink_weight(n->e, &n->pass->sinks[i]);
-        walk_sink(n->e, &n->pass->sinks[i], find_map, &maps);
+    for (int i = 0; i < n->view.pass->sink_count; i++) {
+        weight += sink_weight(n->e->survey, &n->view.pass->sinks[i]);
+        walk_sink(n->e->survey, &n->view.pass->sinks[i], find_map, &maps);
     }
     return maps || weight > HEAVY_BODY;
 }
 
 static void begin_chunks(cnest *n)
 {
-    const pass_layout *l = n->layout;
-    n->unroll = layout_unroll(n->e, l);
+    const pass_layout *l = n->view.layout;
+    n->unroll = layout_unroll(n->e->survey, l);
     bool several = n->unroll > 1 && l->repeats != 1;
     n->slot = several ? "u" : "0";
     n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
@@ -205,13 +189,14 @@ static void begin_chunks(cnest *n)
     n->in = n->chunk_guard && (!n->element_guard || l->shifted) && !is_heavy(n) ? "in" : NULL;
     n->loose = l->shifted && n->in;
     n->asks_inside = false;
-    n->loads = n->c->loads[n->e->pass_number].early || n->c->loads[n->e->pass_number].direct;
+    n->loads =
+        n->c->spread->loads[n->e->survey->pass_number].early || n->c->spread->loads[n->e->survey->pass_number].direct;
 }
 
 static void emit_pass(cnest *n)
 {
     emitter *e = n->e;
-    const pass_nest *pass = n->pass;
+    const pass_nest *pass = n->view.pass;
     cfold *folds = ARENA_ARRAY(e->memory, cfold, pass->sink_count);
     creg *values = ARENA_ARRAY(e->memory, creg, pass->sink_count);
     bool *done = ARENA_ARRAY(e->memory, bool, pass->sink_count);
@@ -221,8 +206,9 @@ static void emit_pass(cnest *n)
     n->in = NULL;
     n->loose = false;
     n->folds = folds;
-    windows_find(n);
-    if (n->has_inner) begin_chunks(n);
+    windows_find(&n->view);
+    n->guard_count = 0;
+    if (n->view.has_inner) begin_chunks(n);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
         tile_type type = tile_type_of(e->k, s->v);
@@ -234,13 +220,13 @@ static void emit_pass(cnest *n)
         n->line = pass->sinks[i].op->line;
         if (!done[i]) write_sink(n, &pass->sinks[i], values[i], &folds[i]);
     }
-    if (n->has_inner) cuda_chunks(n);
+    if (n->view.has_inner) cuda_chunks(n);
     text_clear(&n->level[LEVEL_CHUNK]);
     text_clear(&n->level[LEVEL_ELEMENT]);
     text_clear(&n->early);
     text_clear(&n->late);
     text_clear(&n->arrays);
-    cuda_forget(n, LEVEL_ROW);
+    forget(n);
     cuda_folds_join(n, folds, pass->sink_count);
     for (int i = 0; i < pass->sink_count; i++) {
         n->line = pass->sinks[i].op->line;
@@ -248,52 +234,18 @@ static void emit_pass(cnest *n)
     }
 }
 
-/* The axes that a fold keeps, when they are not the outer ones. */
-static bool is_column_fold(const emitter *e, const group *g, unsigned *rows)
+static nest_view view_of(emitter *e, const group *g)
 {
-    if (g->pass_count != 1 || g->passes[0].sink_count != 1) return false;
-    const sink *s = &g->passes[0].sinks[0];
-    if (s->kind != SINK_REDUCE || s->fold_axis != NO_AXIS) return false;
-    tile_type type = tile_type_of(e->k, s->v);
-    place own = place_own(&type);
-    *rows = 0;
-    for (int i = 0; i < type.rank; i++)
-        if (own.axis[i] != NO_AXIS && !(s->op->attr.axis_set >> i & 1)) *rows |= 1u << own.axis[i];
-    return true;
-}
-
-void cuda_take_layout(cnest *n, pass_layout *l)
-{
-    n->layout = l;
-    n->has_rows = l->row_axes != 0;
-    n->has_inner = l->row_axes != (1u << l->loop_count) - 1;
-    int last = -1;
-    for (int axis = 0; axis < l->loop_count; axis++) {
-        n->role[axis] = l->row_axes >> axis & 1 ? ROLE_ROW : ROLE_INNER;
-        if (n->role[axis] == ROLE_INNER) last = axis;
-    }
-    if (last >= 0) n->role[last] = ROLE_VECTOR;
+    return (nest_view){.survey = e->survey, .spread = e->cuda->spread, .group = g};
 }
 
 cnest cuda_nest_of(emitter *e, pass_layout *l)
 {
-    cnest n = {.e = e, .c = e->cuda, .slot = "0", .repeat = l->repeats == 1 ? "0" : "r"};
-    cuda_take_layout(&n, l);
+    cnest n = {.e = e, .c = e->cuda, .view = view_of(e, NULL), .slot = "0", .repeat = l->repeats == 1 ? "0" : "r"};
+    view_take_layout(&n.view, l);
     cuda_set_guards(&n);
     n.in = n.chunk_guard ? "in" : NULL;
     return n;
-}
-
-unsigned cuda_rows_of(const emitter *e, const group *g, bool *column_fold)
-{
-    unsigned rows = (1u << g->outer) - 1;
-    *column_fold = is_column_fold(e, g, &rows);
-    return rows;
-}
-
-bool cuda_is_fast(const pass_nest *pass, unsigned rows, bool column_fold)
-{
-    return column_fold && pass->loop_count && rows >> (pass->loop_count - 1) & 1;
 }
 
 static void declare_results(emitter *e, const group *g)
@@ -323,19 +275,19 @@ static void put_shift(emitter *e, pass_layout *l)
 
 void cuda_group(emitter *e, const group *g)
 {
-    cnest n = {.e = e, .c = e->cuda, .group = g, .slot = "0", .repeat = "0"};
-    n.c->group++;
+    cnest n = {.e = e, .c = e->cuda, .view = view_of(e, g), .slot = "0", .repeat = "0"};
     bool column_fold;
-    unsigned rows = cuda_rows_of(e, g, &column_fold);
+    unsigned rows = group_rows(e->survey, g, &column_fold);
     declare_results(e, g);
     pass_layout **layouts = ARENA_ARRAY(e->memory, pass_layout *, g->pass_count + 1);
     for (int p = 0; p < g->pass_count; p++) {
-        n.pass = &g->passes[p];
-        bool fast = cuda_is_fast(n.pass, rows, column_fold);
-        cuda_take_layout(&n, layout_find(e->cuda, n.pass->loops, n.pass->loop_count, rows, fast));
-        layouts[p] = n.layout;
+        n.view.pass = &g->passes[p];
+        bool fast = pass_is_fast(n.view.pass, rows, column_fold);
+        view_take_layout(&n.view,
+                         layout_find(e->cuda->spread, n.view.pass->loops, n.view.pass->loop_count, rows, fast));
+        layouts[p] = n.view.layout;
         if (!p) cuda_rows_begin(&n);
-        e->pass_number++;
+        e->survey->pass_number++;
         emit_pass(&n);
     }
     text body = cuda_rows_end(&n);

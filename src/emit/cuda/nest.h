@@ -12,36 +12,56 @@
 #define QUERN_EMIT_CUDA_NEST_H
 
 #include "emit/c/nest.h"
-#include "emit/cuda/layout.h"
+#include "emit/cuda/text.h"
+#include "schedule/view.h"
 
-enum { LEVEL_GROUP, LEVEL_ROW, LEVEL_CHUNK, LEVEL_ELEMENT, LEVEL_COUNT };
 enum { FULL_CHUNK = 8 }; /* loads of one chunk that are enough to wait for */
-typedef enum axis_role { ROLE_ROW, ROLE_INNER, ROLE_VECTOR } axis_role;
+/* Who makes an access: for each element the thread that has its position; the first thread of those that have its row,
+ * or of all; several. */
+typedef enum threads_of_touch { THREADS_OWN, THREADS_LEAD, THREADS_MANY } threads_of_touch;
+
+typedef struct touch { /* of memory that other threads may touch: cuda/hazard.c */
+    int buffer;        /* a kept tile; 0: an array, accessed by op */
+    bool writes;
+    threads_of_touch threads;
+    const tile_op *op;
+    const pass_layout *layout; /* unless MANY; NULL: no loops */
+    place at;
+} touch;
+
+typedef struct hazards {
+    touch *items;
+    int count, capacity;
+} hazards;
+
+typedef struct cuda_state { /* of one phase, as it is printed */
+    const cuda_target *target;
+    spread *spread;        /* what was chosen for it */
+    const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
+    int scans;             /* in registers, emitted so far */
+    value *ahead;          /* loads of the body that come a trip ahead */
+    int ahead_count, ahead_capacity;
+    bool fold_room, column_room, broadcast_room, online_room; /* shared memory that the text uses */
+    int spread_bytes;                                         /* ... of a thread, for stores that are exchanged */
+    hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
+    hazards log;                 /* since the phase began */
+    hazards left;                /* open where a program ends early */
+    bool in_map;                 /* inside a region of single elements */
+    int barriers, loop_barriers; /* counted while emitting; where the loop around began */
+} cuda_state;
 
 typedef struct creg {
     const char *words; /* a name, a literal, or an element of an array */
     int level;
 } creg;
 
-typedef struct cmemo {
-    value v;
-    place at;
-    creg result;
-} cmemo;
-
 typedef struct cnest {
     emitter *e;
     cuda_state *c;
-    const group *group;
-    const pass_nest *pass;
-    pass_layout *layout;
-    axis_role role[MAX_RANK];
-    bool has_rows, has_inner; /* loops of rows; loops inside them */
+    nest_view view; /* the pass: its layout, its axes, what was met of it */
     text level[LEVEL_COUNT];
     text early, late; /* of a chunk: loads before, whole vectors stored after its elements */
     text arrays;      /* registers of early loads: declared for `unroll` chunks */
-    cmemo *memos;
-    int memo_count, memo_capacity;
     shared *names;
     int name_count, name_capacity;
     const char *row_guard;   /* a row of this thread may be none; NULL: all are */
@@ -63,10 +83,11 @@ typedef struct cnest {
     bool forgets;    /* positions are taken from `here` and `apart`, which are not known to be the same in each pass */
     int split;       /* ... of which so many repeats are in registers */
     const char *hit; /* a test of elements that holds for one position of a row */
-    const char *hit_rest;    /* ... from the chunk's first element to it */
-    int unroll;              /* chunks whose loads are in flight together */
-    int line;                /* of the source, of what is being computed; 0: not known */
-    struct windows *windows; /* of the pass: cuda/window.c; NULL: none */
+    const char *hit_rest; /* ... from the chunk's first element to it */
+    int unroll;           /* chunks whose loads are in flight together */
+    int line;             /* of the source, of what is being computed; 0: not known */
+    shared *guards;       /* of windows: tests of chunks, by their words */
+    int guard_count, guard_capacity;
 } cnest;
 
 /* Where an access goes: base + the offsets of each level. */
@@ -96,22 +117,13 @@ void add_lines(text *to, const char *lines, int depth);
 void cuda_group(emitter *e, const group *g);
 /* A nest over the chunks of a layout, for text beside any pass: its guards are set, nothing is put. */
 cnest cuda_nest_of(emitter *e, pass_layout *l);
-void cuda_take_layout(cnest *n, pass_layout *l); /* of the pass that begins */
-void cuda_forget(cnest *n, int level);           /* registers of deeper levels, at the end of a pass */
-/* The axes that the passes of a group have as rows. column_fold: a fold keeps axes that are not the outer ones. */
-unsigned cuda_rows_of(const emitter *e, const group *g, bool *column_fold);
-bool cuda_is_fast(const pass_nest *pass, unsigned rows, bool column_fold); /* neighbouring threads, neighbouring rows */
-/* What a store writes: rounding to a 16-bit float just before is the store's own business. */
-value cuda_stored_value(const emitter *e, const sink *s);
-place place_nowhere(void);
 int cuda_sink_level(const cnest *n); /* where a pass writes */
 
 /* cuda/positions.c */
 void cuda_positions(cnest *n, text *to);       /* of one chunk, inside the loops over c and u */
 void cuda_set_guards(cnest *n);                /* of chunks and elements */
 const char *position_text(cnest *n, int axis); /* of a loop axis, at its own level */
-int axis_level(const cnest *n, int axis);
-unsigned cuda_inner_axes(const cnest *n); /* those that are no rows */
+unsigned cuda_inner_axes(const cnest *n);      /* those that are no rows */
 /* The product of the extents of those of the axes that come after one: a constant, or text. */
 const char *cuda_product_text(cnest *n, unsigned axes, int after);
 const char *cuda_index_type(cnest *n, unsigned axes); /* int where all positions fit, long otherwise */
@@ -130,15 +142,11 @@ creg cuda_compute(cnest *n, value v, place at); /* even if it is kept elsewhere 
 void cuda_remember(cnest *n, value v, place at, creg r);
 creg cuda_define(cnest *n, value named, dtype t, int level, const char *words);
 const char *cuda_share(cnest *n, int level, const char *type, const char *words);
-const cmemo *cuda_met(const cnest *n, value v, const place *at); /* what was computed at this place; NULL: nothing */
 
 /* cuda/access.c */
 caddress cuda_access(cnest *n, const tile_op *op, place at);
 /* Of position 0 of a window along the last axis of its array: no test along it, and none of the mask. */
 caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base);
-bool cuda_has_vectors(const tile_param *p); /* a vector at a multiple of its elements lies at a multiple of 16 bytes */
-int64_t cuda_power_of_two(int64_t divisor);
-int64_t cuda_extent_divisor(const emitter *e, const constraint *c);
 caddress cuda_buffer(cnest *n, value v, place at);
 creg cuda_constraint(cnest *n, int axis, const constraint *c, value step);
 const char *cuda_lead_pointer(emitter *e, const tile_op *op); /* of the first element of the row */
@@ -155,12 +163,8 @@ const char *address_fetch(emitter *e, const caddress *a, const char *pointer);
 const char *or_zero(emitter *e, const char *condition, const char *words); /* condition: or NULL */
 
 /* cuda/home.c */
-bool home_is_alias(const emitter *e, value v);               /* a view of another tile, in its own order */
-bool home_is_here(const cnest *n, value v, const place *at); /* at its own place of this pass */
 /* A register of a home, or NULL: it is in memory. */
 const char *home_element(cnest *n, value v, place at, bool writes, int *level);
-bool home_has_slots(const cuda_state *c, int number);
-bool home_is_packed(const emitter *e, int number); /* two elements of a 16-bit float in each register */
 bool home_is_opened(const emitter *e, int number); /* a chunk of it is taken out before its elements are used */
 bool home_comes_ahead(const emitter *e, value v);  /* it is loaded a trip of the loop before */
 creg home_load(cnest *n, const caddress *a,
@@ -175,12 +179,9 @@ void home_declare(emitter *e, int number, const char *title);
 void home_put_loop(emitter *e, const tile_op *loop, text *body, const value *ahead, int count);
 
 /* cuda/window.c */
-void windows_find(cnest *n);                                             /* of the pass that begins */
-int window_vector(const cnest *n, const tile_op *load, const place *at); /* elements of its vectors; 0: no window's */
-bool window_load(cnest *n, const tile_op *load, place at, creg *out);    /* false: it is of no window */
-bool window_fills(const cnest *n, const tile_op *select, place at);      /* its load has the other value outside */
-bool store_may_spread(const cnest *n, const tile_op *op);                /* its elements may be exchanged */
-bool store_spreads(const cnest *n, const tile_op *op);                   /* ... and are */
+bool window_load(cnest *n, const tile_op *load, place at, creg *out); /* false: it is of no window */
+bool window_fills(const cnest *n, const tile_op *select, place at);   /* its load has the other value outside */
+bool store_spreads(const cnest *n, const tile_op *op);                /* ... and are */
 void store_spread(cnest *n, const caddress *a, const char *words);
 
 /* access_notes.c: what hints are made of; nothing where nobody asks */
@@ -200,27 +201,14 @@ bool cuda_fold_pairs(cnest *n, cfold *f); /* by whole words of a kept tile, all 
 void cuda_folds_join(cnest *n, cfold *folds, int count); /* folds of one kind: one exchange for several */
 void cuda_fold_add(cnest *n, const cfold *f, creg r);
 void cuda_fold_end(cnest *n, const cfold *f);
-place cuda_result_place(const emitter *e, const sink *s); /* in the loops: the axes of the operand that are left */
 
-/* cuda/online.c: before a block is planned, after (false: plan it again), and while it is emitted */
-void online_mark(emitter *e, const tile_block *b);
-bool online_check(emitter *e, const plan *p);
-const online *online_find(const cuda_state *c, value v);
-void online_declare(emitter *e, value top); /* beside the results of a group */
-/* exponent * factor, exponent / factor: the exponent's own scale goes into the factor. NULL: something else. */
-const online *online_is_scaled(const cnest *n, value v, const tile_op *op);
+/* cuda/online.c */
+void online_declare(emitter *e, value top);    /* beside the results of a group */
 bool online_end(cnest *n, const cfold *f);     /* instead of the fold over the team; false: not its business */
 creg online_scaled(cnest *n, value v, creg r); /* of a kept tile that was read */
 
 /* cuda/control.c */
 void cuda_block(emitter *e, const tile_block *b);
-/* argmax and argmin over other axes than the innermost: a group of their own. */
-typedef struct fold_group {
-    sink sink;
-    pass_nest pass;
-    group group;
-} fold_group;
-const group *cuda_fold_group(const emitter *e, tile_op *op, fold_group *f);
 void cuda_scalar_op(emitter *e, tile_op *op);
 
 /* cuda/hazard.c */
@@ -237,7 +225,6 @@ void hazard_loop_ends(emitter *e, const tile_op *loop, int logged);
 
 /* cuda/scan.c */
 void cuda_scan(emitter *e, tile_op *op);
-bool cuda_scans_row(const emitter *e, const tile_op *op, int64_t loops[MAX_RANK]); /* it is one row, with these loops */
 
 /* cuda/effect.c */
 void cuda_print(emitter *e, tile_op *op);

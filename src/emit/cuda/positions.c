@@ -11,14 +11,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-int axis_level(const cnest *n, int axis)
-{
-    return n->role[axis] == ROLE_ROW ? LEVEL_ROW : n->role[axis] == ROLE_INNER ? LEVEL_CHUNK : LEVEL_ELEMENT;
-}
-
 const char *position_text(cnest *n, int axis)
 {
-    if (n->role[axis] == ROLE_VECTOR && n->layout->vector > 1) return arena_print(n->e->memory, "(i%d + v)", axis);
+    if (n->view.role[axis] == ROLE_VECTOR && n->view.layout->vector > 1)
+        return arena_print(n->e->memory, "(i%d + v)", axis);
     return arena_print(n->e->memory, "i%d", axis);
 }
 
@@ -26,9 +22,9 @@ const char *cuda_product_text(cnest *n, unsigned axes, int after)
 {
     int64_t constant = 1;
     const char *factor = NULL;
-    for (int axis = after + 1; axis < n->layout->loop_count; axis++) {
+    for (int axis = after + 1; axis < n->view.layout->loop_count; axis++) {
         if (!(axes >> axis & 1)) continue;
-        int64_t dim = n->layout->loops[axis];
+        int64_t dim = n->view.layout->loops[axis];
         if (dim >= 0)
             constant *= dim;
         else
@@ -41,25 +37,25 @@ const char *cuda_product_text(cnest *n, unsigned axes, int after)
 static int64_t product_number(const cnest *n, unsigned axes)
 {
     int64_t constant = 1;
-    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+    for (int axis = 0; axis < n->view.layout->loop_count; axis++) {
         if (!(axes >> axis & 1)) continue;
-        if (n->layout->loops[axis] < 0) return -1;
-        constant *= n->layout->loops[axis];
+        if (n->view.layout->loops[axis] < 0) return -1;
+        constant *= n->view.layout->loops[axis];
     }
     return constant;
 }
 
 unsigned cuda_inner_axes(const cnest *n)
 {
-    return ((1u << n->layout->loop_count) - 1) & ~n->layout->row_axes;
+    return ((1u << n->view.layout->loop_count) - 1) & ~n->view.layout->row_axes;
 }
 
 const char *cuda_index_type(cnest *n, unsigned axes)
 {
     int64_t most = 1;
-    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+    for (int axis = 0; axis < n->view.layout->loop_count; axis++) {
         if (!(axes >> axis & 1)) continue;
-        int64_t bound = dimension_bound(n->e, n->layout->loops[axis]);
+        int64_t bound = dimension_bound(n->e->survey, n->view.layout->loops[axis]);
         if (bound > (int64_t)1 << 29 || (most *= MAXIMUM(bound, 1)) > (int64_t)1 << 29) return "long";
     }
     return "int";
@@ -73,12 +69,12 @@ static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
     const char *type = cuda_index_type(n, axes);
     bool narrow = !strcmp(type, "int"), several = axes & (axes - 1);
     if (narrow && several) flat = arena_print(e->memory, "(unsigned)%s", flat);
-    for (int axis = 0; axis < n->layout->loop_count; axis++) {
+    for (int axis = 0; axis < n->view.layout->loop_count; axis++) {
         if (!(axes >> axis & 1)) continue;
         const char *stride = cuda_product_text(n, axes, axis), *words = flat;
         const char *as = narrow ? "(unsigned)" : "";
         if (strcmp(stride, "1")) words = arena_print(e->memory, "%s / %s(%s)", flat, as, stride);
-        int64_t dim = n->layout->loops[axis];
+        int64_t dim = n->view.layout->loops[axis];
         if (!outermost && dim >= 0)
             words = arena_print(e->memory, "%s %% %s%" PRId64, words, as, dim);
         else if (!outermost)
@@ -90,27 +86,27 @@ static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
 
 static const char *threads_text(const cnest *n)
 {
-    return n->c->team.threads ? arena_print(n->e->memory, "%d", n->c->team.threads) : "threads";
+    return n->c->spread->team.threads ? arena_print(n->e->memory, "%d", n->c->spread->team.threads) : "threads";
 }
 
 const char *cuda_inner_threads(const cnest *n)
 {
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     if (l->row_fast) return "part_threads";
     return l->inner_threads ? arena_print(n->e->memory, "%d", l->inner_threads) : threads_text(n);
 }
 
 void cuda_rows_begin(cnest *n)
 {
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     n->row_guard = n->lead = NULL;
     bool parts = l->inner_threads || l->row_fast;
-    if (!n->has_rows) {
-        if (n->c->team.threads != 1) n->lead = "thread == 0";
+    if (!n->view.has_rows) {
+        if (n->c->spread->team.threads != 1) n->lead = "thread == 0";
         return;
     }
     if (!parts) {
-        if (n->c->team.threads != 1) n->lead = "thread == 0";
+        if (n->c->spread->team.threads != 1) n->lead = "thread == 0";
         return;
     }
     int64_t rows = product_number(n, l->row_axes);
@@ -123,17 +119,18 @@ void cuda_rows_begin(cnest *n)
         cput(n, LEVEL_GROUP, "const int part = thread / %d, part_thread = thread %% %d;", l->inner_threads,
              l->inner_threads);
         n->lead = l->inner_threads > 1 ? "part_thread == 0" : NULL;
-        if (rows < 0 || !n->c->team.threads || rows % (n->c->team.threads / l->inner_threads)) n->row_guard = "row_in";
+        if (rows < 0 || !n->c->spread->team.threads || rows % (n->c->spread->team.threads / l->inner_threads))
+            n->row_guard = "row_in";
     }
 }
 
 text cuda_rows_end(cnest *n)
 {
     emitter *e = n->e;
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     text all = n->level[LEVEL_GROUP];
     n->level[LEVEL_GROUP] = (text){0};
-    if (!n->has_rows) {
+    if (!n->view.has_rows) {
         text_add(&all, text_get(&n->level[LEVEL_ROW]));
         text_clear(&n->level[LEVEL_ROW]);
         return all;
@@ -142,9 +139,10 @@ text cuda_rows_end(cnest *n)
     const char *type = cuda_index_type(n, l->row_axes);
     text head = {0};
     if (l->inner_threads || l->row_fast) {
-        const char *step = l->row_fast          ? arena_print(e->memory, "%d", l->inner_threads)
-                           : n->c->team.threads ? arena_print(e->memory, "%d", n->c->team.threads / l->inner_threads)
-                                                : arena_print(e->memory, "threads / %d", l->inner_threads);
+        const char *step = l->row_fast ? arena_print(e->memory, "%d", l->inner_threads)
+                           : n->c->spread->team.threads
+                               ? arena_print(e->memory, "%d", n->c->spread->team.threads / l->inner_threads)
+                               : arena_print(e->memory, "threads / %d", l->inner_threads);
         text_print(&all, "for (%s rows = 0; rows < %s; rows += %s) {\n", type, rows, step);
         text_print(&head, "const %s row = rows + part;\n", type);
         if (n->row_guard) text_print(&head, "const int row_in = row < %s;\n", rows);
@@ -162,7 +160,7 @@ text cuda_rows_end(cnest *n)
 
 static int last_axis(const cnest *n, unsigned axes)
 {
-    int axis = n->layout->loop_count - 1;
+    int axis = n->view.layout->loop_count - 1;
     while (!(axes >> axis & 1)) axis--;
     return axis;
 }
@@ -176,7 +174,7 @@ static const char *position_name(const cnest *n, unsigned axes)
 void cuda_positions(cnest *n, text *to)
 {
     emitter *e = n->e;
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     unsigned axes = cuda_inner_axes(n);
     const char *name = position_name(n, axes);
     const char *thread = l->inner_threads || l->row_fast ? "part_thread" : n->forgets ? "here" : "thread";
@@ -208,13 +206,13 @@ void cuda_positions(cnest *n, text *to)
 void cuda_set_guards(cnest *n)
 {
     emitter *e = n->e;
-    const pass_layout *l = n->layout;
+    const pass_layout *l = n->view.layout;
     unsigned axes = cuda_inner_axes(n);
     const char *name = position_name(n, axes);
     int64_t count = product_number(n, axes);
-    int inner = l->row_fast        ? n->c->team.threads / MAXIMUM(l->inner_threads, 1)
+    int inner = l->row_fast        ? n->c->spread->team.threads / MAXIMUM(l->inner_threads, 1)
                 : l->inner_threads ? l->inner_threads
-                                   : n->c->team.threads;
+                                   : n->c->spread->team.threads;
     bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
     const char *all = cuda_product_text(n, axes, -1);
     if (count < 0 && !strcmp(cuda_index_type(n, axes), "int")) all = arena_print(e->memory, "(int)(%s)", all);

@@ -15,12 +15,6 @@
 
 /* ---- in registers ---- */
 
-bool cuda_scans_row(const emitter *e, const tile_op *op, int64_t loops[MAX_RANK])
-{
-    tile_type type = tile_type_of(e->k, op->results[0]);
-    return loops_of(&type, loops) == 1 && type.dims[op->attr.index] != 1 && dtypes[type.elem].size_bytes >= 4;
-}
-
 /* Beyond its ends a row holds whatever its vectors found there. */
 static const char *inside_text(emitter *e, const cnest *n)
 {
@@ -33,7 +27,7 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
     value v = op->results[0];
     dtype elem = tile_type_of(e->k, v).elem;
     fold_kind fold = op->attr.fold;
-    const team *team = &e->cuda->team;
+    const team *team = &e->cuda->spread->team;
     const char *c = cuda_register_type(elem), *t = register_name(elem), *name = fold_names[fold];
     const char *none = cuda_number(e, elem, fold_identity(fold, elem));
     bool block = team->kind == TEAM_BLOCK, alone = team->threads == 1;
@@ -42,7 +36,7 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
     cnest n = cuda_nest_of(e, l);
     const char *inside = inside_text(e, &n), *step = cuda_fold_step(e, fold, elem, "scanned[v - 1]", "scanned[v]");
     text lines = {0}, positions = {0}, take = {0}, keep = {0};
-    int number = buffer_for(e, v);
+    int number = buffer_for(e->survey, v);
     n.repeat = l->repeats == 1 ? "0" : "r";
     cuda_positions(&n, &positions);
     home_take(&n, &take, number, "scanned");
@@ -99,7 +93,7 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
     if (block) { /* no thread may still read what a scan before this one left there */
         put(e, "__shared__ %s scan_parts[%d];", c, l->repeats * (team->block / 32));
         put(e, "const int scan_warps = (int)blockDim.x / 32;");
-        bool again = e->cuda->scans++ || e->cuda->nesting > 1 || cuda_loops_over_programs(e->cuda);
+        bool again = e->cuda->scans++ || e->cuda->spread->nesting > 1 || cuda_loops_over_programs(e->cuda);
         if (again) put(e, "__syncthreads();");
     }
     add_lines(e->out, text_get(&lines), e->depth);
@@ -118,7 +112,7 @@ static void scan_memory(emitter *e, tile_op *op)
 {
     value v = op->results[0];
     tile_type type = tile_type_of(e->k, v);
-    const team *team = &e->cuda->team;
+    const team *team = &e->cuda->spread->team;
     int axis = op->attr.index;
     const char *before = NULL, *inner = NULL;
     for (int i = 0; i < type.rank; i++) {
@@ -166,11 +160,11 @@ static void scan_memory(emitter *e, tile_op *op)
 
 void cuda_scan(emitter *e, tile_op *op)
 {
-    int number = buffer_for(e, op->results[0]);
+    int number = buffer_for(e->survey, op->results[0]);
     int64_t loops[MAX_RANK];
     buffer_touch(e, number);
-    if (cuda_scans_row(e, op, loops) && e->cuda->kept[number].kind == HOME_REGISTERS) {
-        scan_registers(e, op, layout_find(e->cuda, loops, 1, 0, false));
+    if (scan_is_row(e->survey, op, loops) && e->cuda->spread->kept[number].kind == HOME_REGISTERS) {
+        scan_registers(e, op, layout_find(e->cuda->spread, loops, 1, 0, false));
         return;
     }
     hazard_buffer(e, number, true);

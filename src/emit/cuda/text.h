@@ -45,8 +45,6 @@ const char *cuda_fold_step(emitter *e, fold_kind fold, dtype t, const char *a, c
  * memory or scratch, row-major, named by buffer_name; the result is added into its own buffer (already holding the third
  * operand; else the op clears it). All threads of the team call it at once; barriers around it are the caller's. */
 void emit_cuda_dot(emitter *e, tile_op *op);
-/* Seen before anything is planned: which operands the product will round to tf32. */
-void cuda_dot_mark(emitter *e, const tile_op *op);
 /* A FOR that is one deeper product (loop_is_product). */
 void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero);
 /* Around another FOR: accumulators that only products add to are in registers meanwhile. leave takes what enter gave. */

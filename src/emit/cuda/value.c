@@ -6,22 +6,13 @@
  * home: a register of this thread, or memory.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/survey.h"
+#include "emit/cuda/nest.h"
 
 #include <string.h>
 
 void cuda_remember(cnest *n, value v, place at, creg r)
 {
-    cmemo entry = {v, at, r};
-    ARENA_PUSH(n->e->memory, n->memos, n->memo_count, n->memo_capacity, entry);
-}
-
-const cmemo *cuda_met(const cnest *n, value v, const place *at)
-{
-    int rank = n->e->k->values[v].type.rank;
-    for (int i = n->memo_count - 1; i >= 0; i--)
-        if (n->memos[i].v == v && place_same(&n->memos[i].at, at, rank)) return &n->memos[i];
-    return NULL;
+    view_remember(&n->view, v, at, r.level, r.words);
 }
 
 creg cuda_define(cnest *n, value named, dtype t, int level, const char *words)
@@ -46,7 +37,7 @@ static creg compute_iota(cnest *n, value v, const tile_op *op, place at)
     dtype t = tile_type_of(n->e->k, v).elem;
     int axis = at.axis[op->attr.index];
     if (axis == NO_AXIS) return (creg){"0", LEVEL_GROUP};
-    return cuda_define(n, v, t, axis_level(n, axis),
+    return cuda_define(n, v, t, axis_level(&n->view, axis),
                        arena_print(n->e->memory, "(%s)%s", cuda_register_type(t), position_text(n, axis)));
 }
 
@@ -64,7 +55,7 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     const char **before = (const char **)e->value_text;
     const char **texts = ARENA_ARRAY(e->memory, const char *, e->k->value_count);
     for (int i = 0; i < op->operand_count; i++) {
-        creg r = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        creg r = cuda_value(n, op->operands[i], place_of_operand(e->survey, op, i, &at));
         level = MAXIMUM(level, r.level);
         texts[op->regions[0]->args[i]] = r.words;
     }
@@ -115,14 +106,14 @@ static bool compute_scaled(cnest *n, value v, const tile_op *op, place at, creg 
 {
     emitter *e = n->e;
     value exponent = op->operands[0];
-    const online *o = online_is_scaled(n, v, op);
+    const online *o = online_is_scaled(&n->view, v, op);
     if (!o) return false;
-    creg by = cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+    creg by = cuda_value(n, op->operands[1], place_of_operand(e->survey, op, 1, &at));
     if (by.level > LEVEL_ROW) return false;
     const char *factor = cuda_share(
         n, by.level, "const float",
         arena_print(e->memory, "%s_scale %s %s", emit_name(e, o->top), op->code == OP_MUL ? "*" : "/", by.words));
-    creg r = read_kept(n, exponent, place_of_operand(e, op, 0, &at));
+    creg r = read_kept(n, exponent, place_of_operand(e->survey, op, 0, &at));
     *out = cuda_define(n, v, DT_F32, r.level, arena_print(e->memory, "%s * %s", r.words, factor));
     return true;
 }
@@ -135,15 +126,15 @@ static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, c
     static const char *const signs[2][6] = {{"<", "<=", ">", ">=", "==", "!="}, {">", ">=", "<", "<=", "==", "!="}};
     emitter *e = n->e;
     place_test test;
-    if (!place_test_look(n, op, at, &test)) return false;
+    if (!place_test_look(&n->view, op, at, &test)) return false;
     int axis = test.axis;
     const char *name = emit_name(e, test.other), *sign = signs[test.side][op->code - OP_LT];
     const char *near =
         cuda_share(n, LEVEL_GROUP, "const int",
                    arena_print(e->memory, "%s < 0 ? -1 : %s > %d ? %d : (int)%s", name, name, FAR, FAR, name));
-    if (n->role[axis] != ROLE_VECTOR || n->layout->vector == 1) {
-        *out =
-            cuda_define(n, v, DT_BOOL, axis_level(n, axis), arena_print(e->memory, "(int)i%d %s %s", axis, sign, near));
+    if (n->view.role[axis] != ROLE_VECTOR || n->view.layout->vector == 1) {
+        *out = cuda_define(n, v, DT_BOOL, axis_level(&n->view, axis),
+                           arena_print(e->memory, "(int)i%d %s %s", axis, sign, near));
         return true;
     }
     const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
@@ -160,11 +151,11 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
     emitter *e = n->e;
     creg operands[3] = {{0}}, scaled;
     if (compute_scaled(n, v, op, at, &scaled) || compute_place_test(n, v, op, at, &scaled)) return scaled;
-    if (window_fills(n, op, at)) return cuda_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+    if (window_fills(n, op, at)) return cuda_value(n, op->operands[1], place_of_operand(e->survey, op, 1, &at));
     int level = LEVEL_GROUP;
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {
-        operands[i] = cuda_value(n, op->operands[i], place_of_operand(e, op, i, &at));
+        operands[i] = cuda_value(n, op->operands[i], place_of_operand(e->survey, op, i, &at));
         level = MAXIMUM(level, operands[i].level);
     }
     dtype t = tile_type_of(e->k, v).elem;
@@ -185,9 +176,9 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
 static creg compute_one_plus_tanh(cnest *n, value v, const tile_op *op, int tanh, place at)
 {
     emitter *e = n->e;
-    place inner = place_of_operand(e, op, tanh, &at);
+    place inner = place_of_operand(e->survey, op, tanh, &at);
     const tile_op *of = tile_def(e->k, op->operands[tanh]);
-    creg x = cuda_value(n, of->operands[0], place_of_operand(e, of, 0, &inner));
+    creg x = cuda_value(n, of->operands[0], place_of_operand(e->survey, of, 0, &inner));
     dtype t = tile_type_of(e->k, v).elem;
     return cuda_define(
         n, v, t, x.level,
@@ -206,7 +197,7 @@ creg cuda_compute(cnest *n, value v, place at)
     case OP_BOUND: r = compute_bound(n, op, at); break;
     case OP_BROADCAST:
     case OP_RESHAPE:
-    case OP_PERMUTE: r = cuda_value(n, op->operands[0], place_of_operand(e, op, 0, &at)); break;
+    case OP_PERMUTE: r = cuda_value(n, op->operands[0], place_of_operand(e->survey, op, 0, &at)); break;
     case OP_LOAD:
         if (!window_load(n, op, at, &r)) r = cuda_load(n, v, cuda_access(n, op, at), 0);
         break;
@@ -215,8 +206,8 @@ creg cuda_compute(cnest *n, value v, place at)
         n->line = line;
         return r;
     default:
-        r = is_one_plus_tanh(e, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
-                                           : compute_elementwise(n, v, op, at);
+        r = is_one_plus_tanh(e->survey, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
+                                                   : compute_elementwise(n, v, op, at);
         break;
     }
     n->line = line;
@@ -229,7 +220,7 @@ static creg read_kept(cnest *n, value v, place at)
 {
     int level;
     const char *home = home_element(n, v, at, false, &level);
-    if (!home) hazard_buffer(n->e, buffer_for(n->e, v), false);
+    if (!home) hazard_buffer(n->e, buffer_for(n->e->survey, v), false);
     return home ? (creg){home, level} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
 }
 
@@ -237,9 +228,9 @@ creg cuda_value(cnest *n, value v, place at)
 {
     emitter *e = n->e;
     if (!e->k->values[v].type.rank) return (creg){emit_name(e, v), LEVEL_GROUP};
-    const cmemo *met = cuda_met(n, v, &at);
-    if (met) return met->result;
-    if (value_is_virtual(e, v)) return cuda_compute(n, v, at);
+    const met_value *met = view_met(&n->view, v, &at);
+    if (met) return (creg){met->words, met->level};
+    if (value_is_virtual(e->survey, v)) return cuda_compute(n, v, at);
     creg r = online_scaled(n, v, read_kept(n, v, at));
     cuda_remember(n, v, at, r);
     return r;

@@ -9,7 +9,7 @@
  * the launch. The user's own compiler checks what the comparison with the declaration could not.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/layout.h"
+#include "emit/cuda/nest.h"
 #include "emit/raw/raw.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * that a region needs) is forced and the walk starts again: it ends because values are only ever added.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/nest_plan.h"
+#include "schedule/plan.h"
 
 #include <string.h>
 
@@ -49,7 +49,7 @@ void close_group(planner *p)
 }
 
 /* The value whose buffer v shares: reshapes are other views of the same elements. */
-value alias_root(const emitter *e, value v)
+value alias_root(const survey *e, value v)
 {
     while (e->k->values[v].type.rank && tile_def(e->k, v) && tile_def(e->k, v)->code == OP_RESHAPE &&
            tile_is_buffered(e, v))
@@ -59,7 +59,7 @@ value alias_root(const emitter *e, value v)
 
 /* Do both touch, position by position, the same elements and no others? Indices of a scatter may be equal where it is
  * masked off, so then another position may have the element. */
-static bool in_place(const emitter *e, const tile_op *a, const tile_op *b)
+static bool in_place(const survey *e, const tile_op *a, const tile_op *b)
 {
     bool masked = a->attr.access.mask_count || b->attr.access.mask_count;
     for (int axis = 0; axis < a->attr.access.rank && masked; axis++)
@@ -71,10 +71,10 @@ static bool in_place(const emitter *e, const tile_op *a, const tile_op *b)
  * the innermost loops is loaded by all threads that share a row, and stored by one of them. */
 static bool has_one_thread(const planner *p, int loop_count)
 {
-    return !p->e->cuda || loop_count > (p->open ? MAXIMUM(p->open->outer, 0) : 0);
+    return !p->e->spread || loop_count > (p->open ? MAXIMUM(p->open->outer, 0) : 0);
 }
 
-void check_demand(emitter *e, value v, const place *at, void *context)
+void check_demand(survey *e, value v, const place *at, void *context)
 {
     planner *p = context;
     tile_type type = tile_type_of(e->k, v);
@@ -111,7 +111,7 @@ void check_demand(emitter *e, value v, const place *at, void *context)
     }
 }
 
-static void note_demand(emitter *e, value v, const place *at, void *context)
+static void note_demand(survey *e, value v, const place *at, void *context)
 {
     planner *p = context;
     tile_type type = tile_type_of(e->k, v);
@@ -134,7 +134,7 @@ static bool store_fits(const planner *p, const tile_op *store, int loop_count)
         if (r->op->attr.access.array != store->attr.access.array) continue;
         if (!r->own_place || !in_place(p->e, r->op, store)) return false;
         bool apart = p->open->passes[r->pass].loop_count != loop_count || !has_one_thread(p, loop_count);
-        if (p->e->cuda && apart) return false;
+        if (p->e->spread && apart) return false;
     }
     for (int i = 0; i < p->write_count; i++) {
         const memory_event *w = &p->writes[i];
@@ -146,7 +146,7 @@ static bool store_fits(const planner *p, const tile_op *store, int loop_count)
 }
 
 /* A store that computes from its own array at other places must not see what it has written: such loads come first. */
-static void check_own_loads(emitter *e, value v, const place *at, void *context)
+static void check_own_loads(survey *e, value v, const place *at, void *context)
 {
     planner *p = context;
     const tile_op *op = tile_def(e->k, v), *store = p->joining->op;
@@ -156,7 +156,7 @@ static void check_own_loads(emitter *e, value v, const place *at, void *context)
     if (p->defined_at[v] < 0) return;
     int64_t loops[MAX_RANK];
     bool same = place_same(&own, at, type.rank) && in_place(e, op, store);
-    if (!same || (e->cuda && !loops_of(&type, loops))) force_value(p, v);
+    if (!same || (e->spread && !loops_of(&type, loops))) force_value(p, v);
     p->reads_own = true;
 }
 
@@ -178,14 +178,14 @@ static bool group_writes(const planner *p)
 /* The pass of the open group that can take the sink; NULL: it needs a group of its own. */
 static pass_nest *pass_for(planner *p, sink *s, const int64_t *loops, int count)
 {
-    const emitter *e = p->e;
+    const survey *e = p->e;
     group *g = p->open;
     if (!g) return NULL;
     pass_nest *last = &g->passes[g->pass_count - 1];
     bool equal = last->loop_count == count && !memcmp(last->loops, loops, sizeof(int64_t) * (size_t)count);
     if (s->kind == SINK_REDUCE) {
         if (s->fold_axis == NO_AXIS) return NULL;
-        if (e->cuda && s->fold_axis == count && g->outer < 0 && group_writes(p))
+        if (e->spread && s->fold_axis == count && g->outer < 0 && group_writes(p))
             return NULL; /* it has no inner loops */
         if (g->outer < 0 && equal) g->outer = s->fold_axis;
         if (g->outer != s->fold_axis) return NULL;
@@ -207,7 +207,7 @@ static pass_nest *pass_for(planner *p, sink *s, const int64_t *loops, int count)
 
 void add_sink(planner *p, sink s)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     tile_type type = tile_type_of(e->k, s.v);
     int64_t loops[MAX_RANK];
     int count = loops_of(&type, loops);
@@ -242,7 +242,7 @@ void add_sink(planner *p, sink s)
 }
 
 /* The first folded loop axis, if from there on all are folded. */
-static int innermost_fold(const emitter *e, const tile_op *op)
+static int innermost_fold(const survey *e, const tile_op *op)
 {
     tile_type type = tile_type_of(e->k, op->operands[0]);
     int loop = 0, first = NO_AXIS, count = 0;
@@ -269,7 +269,7 @@ static bool depends_on_open(const planner *p, const tile_op *op)
     return false;
 }
 
-static bool all_scalars(const emitter *e, const tile_op *op)
+static bool all_scalars(const survey *e, const tile_op *op)
 {
     for (int i = 0; i < op->operand_count; i++)
         if (e->k->values[op->operands[i]].type.rank) return false;
@@ -296,7 +296,7 @@ static void plan_scalar(planner *p, tile_op *op)
 
 static void plan_op(planner *p, tile_op *op, const value *targets)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     value result = op->result_count ? op->results[0] : 0;
     switch (op->code) {
     case OP_FOR:
@@ -371,7 +371,7 @@ typedef struct plan_space {
     bool *demand_off;
 } plan_space;
 
-static plan_space *space_of(emitter *e)
+static plan_space *space_of(survey *e)
 {
     int count = e->k->value_count;
     if (e->plan_space && e->plan_space->count == count) return e->plan_space;
@@ -391,7 +391,7 @@ static plan_space *space_of(emitter *e)
 
 /* Trees of virtual values are walked by recursion and become one loop body: a value on top of too many others is kept.
  */
-static void force_deep(emitter *e, const tile_block *b, int *tree_depth)
+static void force_deep(survey *e, const tile_block *b, int *tree_depth)
 {
     for (int i = 0; i < b->op_count; i++) {
         const tile_op *op = b->ops[i];
@@ -406,7 +406,7 @@ static void force_deep(emitter *e, const tile_block *b, int *tree_depth)
     }
 }
 
-plan plan_block(emitter *e, tile_block *b, const value *targets)
+plan plan_block(survey *e, tile_block *b, const value *targets)
 {
     plan_space *s = space_of(e);
     int count = s->count, buffer_count = e->buffer_count;

@@ -6,7 +6,7 @@
  * that several passes need stay too, and a tile that is read along one axis and used along another.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/nest_plan.h"
+#include "schedule/plan.h"
 
 enum {
     LARGEST_KEPT = 1 << 22,
@@ -18,24 +18,24 @@ enum {
 };
 
 /* A run-time extent of this class or a larger one. On a GPU what is not bounded counts as the largest. */
-static bool row_reaches(const emitter *e, const tile_type *type, int class)
+static bool row_reaches(const survey *e, const tile_type *type, int class)
 {
     for (int i = 0; i < type->rank; i++) {
         if (type->dims[i] >= 0) continue;
         const tile_op *op = tile_def(e->k, (value)-type->dims[i]);
         if (op && op->code == OP_ARG && e->k->params[op->attr.index].facts.size_class >= class) return true;
-        if (e->cuda && facts_of(e->facts, (value)-type->dims[i]).high > LARGEST_KEPT) return true;
+        if (e->spread && facts_of(e->facts, (value)-type->dims[i]).high > LARGEST_KEPT) return true;
     }
     return false;
 }
 
-static bool row_is_long(const emitter *e, const tile_type *type)
+static bool row_is_long(const survey *e, const tile_type *type)
 {
-    return row_reaches(e, type, e->cuda ? LONG_ON_GPU : 4);
+    return row_reaches(e, type, e->spread ? LONG_ON_GPU : 4);
 }
 
 /* A load whose neighbours in memory are not neighbours in the pass. */
-static void force_crossing(emitter *e, value v, const place *at, void *context)
+static void force_crossing(survey *e, value v, const place *at, void *context)
 {
     planner *p = context;
     const tile_op *op = value_is_virtual(e, v) && p->defined_at[v] >= 0 ? tile_def(e->k, v) : NULL;
@@ -57,7 +57,7 @@ static void force_crossing(emitter *e, value v, const place *at, void *context)
     force_value(p, v);
 }
 
-static void count_demand(emitter *e, value v, const place *at, void *context)
+static void count_demand(survey *e, value v, const place *at, void *context)
 {
     planner *p = context;
     if (p->defined_at[v] < 0 || !value_is_virtual(e, v)) return;
@@ -81,7 +81,7 @@ static void count_demand(emitter *e, value v, const place *at, void *context)
 
 /* Accesses whose neighbours in memory are neighbouring rows of the group, less those along a row: a layout follows most
  * of them (choose_turned). */
-static void count_along(const emitter *e, planner *p, const tile_op *op, const place *at)
+static void count_along(const survey *e, planner *p, const tile_op *op, const place *at)
 {
     const struct access *access = &op->attr.access;
     const tile_facts *facts = &e->k->params[access->array].facts;
@@ -91,7 +91,7 @@ static void count_along(const emitter *e, planner *p, const tile_op *op, const p
     if (along != NO_AXIS) p->across += along < p->key_outer ? 1 : -1;
 }
 
-static void count_load(emitter *e, value v, const place *at, void *context)
+static void count_load(survey *e, value v, const place *at, void *context)
 {
     const tile_op *op = tile_def(e->k, v);
     if (op && op->code == OP_LOAD) count_along(e, context, op, at);
@@ -99,7 +99,7 @@ static void count_load(emitter *e, value v, const place *at, void *context)
 
 static bool is_turned(planner *p, const group *g)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     p->across = 0;
     p->key_outer = g->outer;
     for (int n = 0; g->outer > 0 && n < g->pass_count; n++) {
@@ -117,7 +117,7 @@ static bool is_turned(planner *p, const group *g)
  * tile that is read along one axis and used along another goes through shared memory. */
 static void force_loads(planner *p)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     const value *through = NULL; /* a table by value: only for a block that asks for it, of thousands */
     for (int i = 0; i < p->block->op_count; i++) {
         const tile_op *op = p->block->ops[i];
@@ -137,7 +137,7 @@ static void force_loads(planner *p)
 }
 
 /* Is a function (exp, a division) among what would be computed again? */
-static void find_function(emitter *e, value v, const place *at, void *context)
+static void find_function(survey *e, value v, const place *at, void *context)
 {
     bool *found = context;
     (void)at;
@@ -146,14 +146,14 @@ static void find_function(emitter *e, value v, const place *at, void *context)
     *found |= ops[code].costly || code == OP_MAP || code == OP_DIV || code == OP_MOD;
 }
 
-static bool has_function(emitter *e, value v)
+static bool has_function(survey *e, value v)
 {
     bool found = false;
     walk_tree(e, v, place_own(&e->k->values[v].type), find_function, &found);
     return found;
 }
 
-static void find_load(emitter *e, value v, const place *at, void *context)
+static void find_load(survey *e, value v, const place *at, void *context)
 {
     bool *found = context;
     (void)at;
@@ -161,7 +161,7 @@ static void find_load(emitter *e, value v, const place *at, void *context)
 }
 
 /* A place in the row, from its positions alone: two registers for each are dearer than some integer arithmetic. */
-static bool is_place(emitter *e, value v)
+static bool is_place(survey *e, value v)
 {
     bool found = false;
     if (!dtype_is_integer(tile_type_of(e->k, v).elem)) return false;
@@ -170,15 +170,15 @@ static bool is_place(emitter *e, value v)
 }
 
 /* From which weight on a value is kept rather than computed again. */
-static int heavy(emitter *e, value v)
+static int heavy(survey *e, value v)
 {
     if (row_is_long(e, &e->k->values[v].type)) return HEAVY_IN_LONG_ROWS;
-    return e->cuda && !has_function(e, v) ? HEAVY_ARITHMETIC : HEAVY;
+    return e->spread && !has_function(e, v) ? HEAVY_ARITHMETIC : HEAVY;
 }
 
 void force_repeated(planner *p)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     int key = 0;
     for (int i = 0; i < p->plan.count; i++) {
         group *g = p->plan.items[i].group;
@@ -191,13 +191,13 @@ void force_repeated(planner *p)
             for (int s = 0; s < g->passes[n].sink_count; s++) walk_sink(e, &g->passes[n].sinks[s], count_demand, p);
         }
     }
-    if (e->cuda) force_loads(p);
+    if (e->spread) force_loads(p);
     if (p->again) return;
     for (int i = p->block->op_count - 1; i >= 0; i--) {
         const tile_op *op = p->block->ops[i];
         value v = op->result_count ? op->results[0] : 0;
         if (!v || p->demand_count[v] < 2) continue;
-        if (value_weight(e, v) < heavy(e, v) || (e->cuda && is_place(e, v))) continue;
+        if (value_weight(e, v) < heavy(e, v) || (e->spread && is_place(e, v))) continue;
         force_value(p, v);
         return; /* what it is made of may no longer be computed twice */
     }

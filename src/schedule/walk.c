@@ -2,10 +2,10 @@
  * The tree of virtual values below a sink, and where in the loops each of them is asked for.
  *
  * In: a value and the loop axes that run along its axes. Out: a call for every value that the sink needs. The same
- * rules of places serve planning (nest_plan.c) and emission (c/nest.c), so that they cannot disagree.
+ * rules of places serve planning (plan.c) and emission (c/nest.c), so that they cannot disagree.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/nest.h"
+#include "schedule/survey.h"
 
 #include <string.h>
 
@@ -38,7 +38,7 @@ int place_level(const place *at, int rank)
     return level;
 }
 
-bool tile_is_buffered(const emitter *e, value v)
+bool tile_is_buffered(const survey *e, value v)
 {
     const tile_op *op = tile_def(e->k, v);
     if (!op) return true;
@@ -57,13 +57,13 @@ bool tile_is_buffered(const emitter *e, value v)
     }
 }
 
-bool value_is_virtual(const emitter *e, value v)
+bool value_is_virtual(const survey *e, value v)
 {
     if (!e->k->values[v].type.rank || e->force[v] || tile_is_buffered(e, v)) return false;
     return tile_def(e->k, v)->code != OP_REDUCE;
 }
 
-place place_of_operand(const emitter *e, const tile_op *op, int operand, const place *at)
+place place_of_operand(const survey *e, const tile_op *op, int operand, const place *at)
 {
     tile_type type = tile_type_of(e->k, op->operands[operand]);
     place from;
@@ -88,7 +88,7 @@ place place_of_operand(const emitter *e, const tile_op *op, int operand, const p
 }
 
 /* A value that many others use is met once for each place, so that the walk stays linear. */
-static void walk(emitter *e, value v, place at, bool expand, walk_visit *visit, void *context)
+static void walk(survey *e, value v, place at, bool expand, walk_visit *visit, void *context)
 {
     int rank = e->k->values[v].type.rank;
     if (e->seen[v] == e->seen_now && place_same(&e->seen_at[v], &at, rank)) return;
@@ -101,13 +101,13 @@ static void walk(emitter *e, value v, place at, bool expand, walk_visit *visit, 
         walk(e, op->operands[i], place_of_operand(e, op, i, &at), false, visit, context);
 }
 
-void walk_tree(emitter *e, value v, place at, walk_visit *visit, void *context)
+void walk_tree(survey *e, value v, place at, walk_visit *visit, void *context)
 {
     e->seen_now++;
     walk(e, v, at, false, visit, context);
 }
 
-void walk_sink(emitter *e, const sink *s, walk_visit *visit, void *context)
+void walk_sink(survey *e, const sink *s, walk_visit *visit, void *context)
 {
     tile_type type = tile_type_of(e->k, s->v);
     place at = place_own(&type);
@@ -120,7 +120,7 @@ void walk_sink(emitter *e, const sink *s, walk_visit *visit, void *context)
     }
 }
 
-bool access_same(const emitter *e, const tile_op *a, const tile_op *b)
+bool access_same(const survey *e, const tile_op *a, const tile_op *b)
 {
     const struct access *x = &a->attr.access, *y = &b->attr.access;
     if (x->array != y->array) return false;
@@ -136,7 +136,7 @@ bool access_same(const emitter *e, const tile_op *a, const tile_op *b)
     return tile_shape_same(&s, &t);
 }
 
-static int own_weight(const emitter *e, const tile_op *op)
+static int own_weight(const survey *e, const tile_op *op)
 {
     tile_type type = tile_type_of(e->k, op->results[0]);
     switch (op->code) {
@@ -155,25 +155,25 @@ static int own_weight(const emitter *e, const tile_op *op)
     }
 }
 
-static int op_weight(const emitter *e, const tile_op *op)
+static int op_weight(const survey *e, const tile_op *op)
 {
     int weight = own_weight(e, op);
     for (int i = 0; i < op->operand_count && weight < 1000; i++) weight += value_weight(e, op->operands[i]);
     return weight;
 }
 
-int value_weight(const emitter *e, value v)
+int value_weight(const survey *e, value v)
 {
     if (!value_is_virtual(e, v)) return e->k->values[v].type.rank ? 1 : 0;
     return op_weight(e, tile_def(e->k, v));
 }
 
-int sink_weight(const emitter *e, const sink *s)
+int sink_weight(const survey *e, const sink *s)
 {
     return s->kind == SINK_KEEP ? op_weight(e, tile_def(e->k, s->v)) : value_weight(e, s->v);
 }
 
-bool is_one_plus_tanh(const emitter *e, const tile_op *op, int *tanh)
+bool is_one_plus_tanh(const survey *e, const tile_op *op, int *tanh)
 {
     if (op->code != OP_ADD || e->k->precise || op->flags & F_PRECISE) return false;
     for (*tanh = 0; *tanh < 2; ++*tanh) {

@@ -7,7 +7,7 @@
  * from the last op to the first, so that all users of a value are known when it is met.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/nest_plan.h"
+#include "schedule/plan.h"
 
 typedef struct uses_of {
     value up;  /* the first value that all uses met so far go through; 0: they go several ways */

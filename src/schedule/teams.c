@@ -1,13 +1,13 @@
 /*
  * Chooses teams, layouts and homes. In: the survey of a phase. Out: the team that runs a
- * program, a layout for each kind of pass, a home for each kept tile (layout_homes.c).
+ * program, a layout for each kind of pass, a home for each kept tile (homes.c).
  *
  * The team follows the largest pass: some lanes of a warp where the tile is small, a block where it is not, a cluster
  * or the whole grid for rows that no block can hold. Constant tiles have a constant number of threads; for rows whose
  * length is an argument the number of threads is chosen at the launch, so that one text serves a class of lengths.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/layout_parts.h"
+#include "schedule/spread_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static int64_t power_above(int64_t x)
 
 /* ---- what the survey sees ---- */
 
-static pass_layout *find(const cuda_state *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
+static pass_layout *find(const spread *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
 {
     for (int i = 0; i < c->layout_count; i++) {
         pass_layout *l = c->layouts[i];
@@ -42,16 +42,16 @@ static pass_layout *find(const cuda_state *c, const int64_t *loops, int count, u
     return NULL;
 }
 
-pass_layout *layout_find(const cuda_state *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
+pass_layout *layout_find(const spread *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
 {
     pass_layout *l = find(c, loops, count, row_axes, row_fast);
     CHECK(l);
     return l;
 }
 
-pass_layout *layout_note(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
+pass_layout *layout_note(survey *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     pass_layout *l = find(c, loops, count, row_axes, row_fast);
     if (l) return l;
     l = ARENA_NEW(e->memory, pass_layout);
@@ -81,14 +81,14 @@ void layout_same_rows(pass_layout *a, pass_layout *b)
     leader_of(b)->leader = leader_of(a);
 }
 
-void layout_know_buffers(emitter *e)
+void layout_know_buffers(survey *e)
 {
-    e->cuda->kept_count = MAXIMUM(e->cuda->kept_count, e->buffer_count);
+    e->spread->kept_count = MAXIMUM(e->spread->kept_count, e->buffer_count);
 }
 
-void layout_touch(emitter *e, int buffer, const pass_layout *own)
+void layout_touch(survey *e, int buffer, const pass_layout *own)
 {
-    kept *k = &e->cuda->kept[buffer];
+    kept *k = &e->spread->kept[buffer];
     layout_know_buffers(e);
     if (!own) {
         k->elsewhere = true;
@@ -98,14 +98,14 @@ void layout_touch(emitter *e, int buffer, const pass_layout *own)
         if (!k->why) k->why = "touched in two layouts";
     }
     if (own) k->layout = own;
-    if (k->touched && k->group != e->cuda->group) k->many_groups = true;
+    if (k->touched && k->group != e->spread->group) k->many_groups = true;
     k->touched = true;
-    k->group = e->cuda->group;
+    k->group = e->spread->group;
 }
 
-void layout_touch_elsewhere(emitter *e, int buffer, const char *why)
+void layout_touch_elsewhere(survey *e, int buffer, const char *why)
 {
-    kept *k = &e->cuda->kept[buffer];
+    kept *k = &e->spread->kept[buffer];
     layout_know_buffers(e);
     k->touched = k->elsewhere = k->many_groups = k->plain = true;
     k->why = why;
@@ -113,7 +113,7 @@ void layout_touch_elsewhere(emitter *e, int buffer, const char *why)
 
 /* ---- sizes ---- */
 
-bool row_parameter(const emitter *e, int64_t dim, int *param)
+bool row_parameter(const survey *e, int64_t dim, int *param)
 {
     if (dim >= 0) return false;
     const tile_op *op = tile_def(e->k, (value)-dim);
@@ -122,14 +122,14 @@ bool row_parameter(const emitter *e, int64_t dim, int *param)
     return true;
 }
 
-int64_t dimension_bound(const emitter *e, int64_t dim)
+int64_t dimension_bound(const survey *e, int64_t dim)
 {
     if (dim >= 0) return dim;
     int64_t high = facts_of(e->facts, (value)-dim).high;
     return high > (int64_t)1 << 40 ? INT64_MAX : MAXIMUM(high, 0);
 }
 
-int64_t layout_positions(const emitter *e, const pass_layout *l, bool rows)
+int64_t layout_positions(const survey *e, const pass_layout *l, bool rows)
 {
     int64_t count = 1;
     for (int axis = 0; axis < l->loop_count; axis++) {
@@ -140,7 +140,7 @@ int64_t layout_positions(const emitter *e, const pass_layout *l, bool rows)
     return count;
 }
 
-static int64_t all_positions(const emitter *e, const pass_layout *l)
+static int64_t all_positions(const survey *e, const pass_layout *l)
 {
     int64_t rows = layout_positions(e, l, true), inner = layout_positions(e, l, false), all;
     if (rows == INT64_MAX || inner == INT64_MAX || __builtin_mul_overflow(rows, inner, &all)) return INT64_MAX;
@@ -161,16 +161,16 @@ int layout_single_inner(const pass_layout *l)
 
 /* Rows as long as an argument says, each of which may begin anywhere. Where rows go with others that are aligned (the
  * gain of a norm), these are put together of two vectors each, which costs more where a vector has but two elements. */
-static bool can_shift(const emitter *e, const pass_layout *l)
+static bool can_shift(const survey *e, const pass_layout *l)
 {
     int param, axis = layout_single_inner(l);
-    if (axis < 0 || l->loop_count != 1 || l->row_fast || l->digits || e->cuda->target->checked || e->cuda->before)
+    if (axis < 0 || l->loop_count != 1 || l->row_fast || l->digits || e->spread->machine.checked || e->spread->before)
         return false;
     bool pairs = l->want_shift < 4 && l->want_vector > 1;
     return l->lead && !l->even && l->want_shift > 1 && !pairs && row_parameter(e, l->loops[axis], &param);
 }
 
-static void choose_vector(const emitter *e, pass_layout *l)
+static void choose_vector(const survey *e, pass_layout *l)
 {
     int last = -1;
     for (int axis = 0; axis < l->loop_count; axis++)
@@ -182,7 +182,7 @@ static void choose_vector(const emitter *e, pass_layout *l)
     l->vector = MINIMUM(want, 8);
     if (l->digits) l->vector = MINIMUM(l->vector, l->digits);
     l->shifted = false;
-    if (last < 0 || l->row_fast || e->cuda->target->checked) l->vector = 1;
+    if (last < 0 || l->row_fast || e->spread->machine.checked) l->vector = 1;
     if (can_shift(e, l)) {
         l->vector = MINIMUM(l->want_shift, 8);
         l->shifted = true;
@@ -204,7 +204,7 @@ static void choose_spread(pass_layout *l)
 }
 
 /* Short rows that all lie in shared memory: whole ones for each thread, unless threads would meet in its banks. */
-static bool is_short_in_memory(const emitter *e, const pass_layout *l)
+static bool is_short_in_memory(const survey *e, const pass_layout *l)
 {
     enum { SHORT_LEAST = 64 };
     int64_t rows = layout_positions(e, l, true), inner = layout_positions(e, l, false);
@@ -212,9 +212,9 @@ static bool is_short_in_memory(const emitter *e, const pass_layout *l)
 }
 
 /* Rows that lie across memory: neighbouring threads take neighbouring rows, in all passes that share the loop. */
-static void choose_turned(const emitter *e)
+static void choose_turned(const survey *e)
 {
-    const cuda_state *c = e->cuda;
+    const spread *c = e->spread;
     for (int i = 0; i < c->layout_count; i++) {
         pass_layout *l = c->layouts[i];
         int rows = 0, inner = 0, both = 0;
@@ -232,19 +232,19 @@ static void choose_turned(const emitter *e)
 
 /* ---- the team ---- */
 
-typedef struct survey { /* of all passes of the phase */
+typedef struct overview { /* of all passes of the phase */
     const pass_layout *largest;
     int64_t positions; /* of the largest; INT64_MAX: unbounded */
     bool rows;         /* some pass has rows */
     bool kept, memory; /* there are kept tiles; some cannot be in registers */
     int row_param;     /* of the largest, or -1 */
     bool only_row;     /* ... and nothing else makes its size */
-} survey;
+} overview;
 
-static survey look(const emitter *e)
+static overview look(const survey *e)
 {
-    const cuda_state *c = e->cuda;
-    survey s = {.positions = 0, .row_param = -1};
+    const spread *c = e->spread;
+    overview s = {.positions = 0, .row_param = -1};
     for (int i = 0; i < c->layout_count; i++) {
         const pass_layout *l = c->layouts[i];
         s.rows |= l->row_axes != 0;
@@ -267,16 +267,16 @@ static survey look(const emitter *e)
 }
 
 /* May several blocks run one program? Then no tile may lie in the shared memory of one of them. */
-static bool may_be_large(const emitter *e, const survey *s)
+static bool may_be_large(const survey *e, const overview *s)
 {
-    const cuda_state *c = e->cuda;
+    const spread *c = e->spread;
     return !s->rows && !s->memory && !c->has_dot && !c->has_scan && !c->has_position && !c->needs_broadcast &&
            !e->has_assert && !e->prints && !c->no_large;
 }
 
-static void choose_constant_team(const emitter *e, const survey *s)
+static void choose_constant_team(const survey *e, const overview *s)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     team *t = &c->team;
     bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->has_scan && !c->no_wide;
     int vector = s->largest->vector, repeats = (vector > 1 ? 4 : 8) / (alone ? 2 : 1);
@@ -306,9 +306,9 @@ static void choose_constant_team(const emitter *e, const survey *s)
     }
 }
 
-int layout_words_of_row(const emitter *e)
+int layout_words_of_row(const survey *e)
 {
-    const cuda_state *c = e->cuda;
+    const spread *c = e->spread;
     int most = 0, *words = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
     for (int i = 1; i < c->kept_count; i++)
         if (c->kept[i].touched && !c->kept[i].elsewhere && !c->kept[i].pinned)
@@ -320,7 +320,7 @@ int layout_words_of_row(const emitter *e)
 
 /* Is the longest row shorter than its bound by what a shift may take? A class of lengths sees to that where they are no
  * multiples of 16 (cuda_choose_facts); a bound that comes from elsewhere does not. */
-static bool leaves_room(const emitter *e, const survey *s)
+static bool leaves_room(const survey *e, const overview *s)
 {
     enum { FIRST_CLASS = 6 };
     const tile_facts *f = &e->k->params[s->row_param].facts;
@@ -333,11 +333,11 @@ static bool leaves_room(const emitter *e, const survey *s)
  * then a cluster of smaller blocks has it.
  * Few threads with much data each: 32 elements a thread, 64 of the short formats unless several tiles are held at once.
  * Where nothing is kept, no thread needs more than two vectors. */
-static void choose_row_team(const emitter *e, const survey *s)
+static void choose_row_team(const survey *e, const overview *s)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     team *t = &c->team;
-    const cuda_target *target = c->target;
+    const sched_machine *target = &c->machine;
     bool streams = !c->any_fold && !s->memory && !s->kept && !c->has_scan;
     bool short_elements =
         s->largest->vector == 8 && layout_words_of_row(e) == 1; /* one tile of them: as many bytes hold twice as much */
@@ -349,7 +349,7 @@ static void choose_row_team(const emitter *e, const survey *s)
     if (streams) t->share = 2 * MAXIMUM(vector, 2);
     int64_t long_row = 2 * ROW_REGISTERS * MOST_THREADS; /* a block holds it in registers and shared memory */
     bool roomy = target->shared_bytes >= 200 * 1024;
-    int64_t whole_chip = (int64_t)target->multiprocessors * long_row / 2;
+    int64_t whole_chip = (int64_t)target->units * long_row / 2;
     int wish = e->k->knobs[KNOB_CLUSTER]; /* of `tune`: followed where so many blocks hold the row */
     bool clusters = !streams && roomy && target->arch >= 90 && wish != 1 && may_be_large(e, s);
     if (clusters && wish > 1 && s->positions > SHORT_ROW && s->positions <= wish * long_row) {
@@ -396,10 +396,10 @@ static void choose_row_team(const emitter *e, const survey *s)
     if (t->over && t->share && !leaves_room(e, s)) t->share += vector; /* the longest row still fits */
 }
 
-static void choose_team(const emitter *e)
+static void choose_team(const survey *e)
 {
-    cuda_state *c = e->cuda;
-    survey s = look(e);
+    spread *c = e->spread;
+    overview s = look(e);
     c->team = (team){.row_param = -1, .bound = s.positions};
     team *t = &c->team;
     if (c->before) {
@@ -442,9 +442,9 @@ static void choose_team(const emitter *e)
 
 /* ---- layouts ---- */
 
-static int part_threads(const emitter *e, const pass_layout *l)
+static int part_threads(const survey *e, const pass_layout *l)
 {
-    const team *t = &e->cuda->team;
+    const team *t = &e->spread->team;
     int64_t rows = layout_positions(e, l, true), inner = layout_positions(e, l, false);
     int most = t->threads && t->threads < 32 ? t->threads : 32;
     if (l->row_fast) {
@@ -458,9 +458,9 @@ static int part_threads(const emitter *e, const pass_layout *l)
     return (int)MINIMUM(MAXIMUM(want, 1), most);
 }
 
-static void choose_parts(const emitter *e)
+static void choose_parts(const survey *e)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     for (int i = 0; i < c->layout_count; i++) c->layouts[i]->inner_threads = 0;
     for (int i = 0; i < c->layout_count; i++) {
         pass_layout *l = c->layouts[i], *leader = leader_of(l);
@@ -477,9 +477,9 @@ static void choose_parts(const emitter *e)
     for (int i = 0; i < c->layout_count; i++) c->layouts[i]->inner_threads = MAXIMUM(c->layouts[i]->inner_threads, 0);
 }
 
-static void choose_repeats(const emitter *e, pass_layout *l)
+static void choose_repeats(const survey *e, pass_layout *l)
 {
-    const team *t = &e->cuda->team;
+    const team *t = &e->spread->team;
     int64_t inner = layout_positions(e, l, false);
     int axis = layout_single_inner(l), param = -1;
     l->repeats = 0;
@@ -501,9 +501,9 @@ static void choose_repeats(const emitter *e, pass_layout *l)
     if (repeats * l->vector <= MOST_UNROLLED) l->repeats = (int)repeats; /* 0: a loop */
 }
 
-int layout_unroll(const emitter *e, const pass_layout *l)
+int layout_unroll(const survey *e, const pass_layout *l)
 {
-    const cuda_state *c = e->cuda;
+    const spread *c = e->spread;
     int early = c->loads[e->pass_number].early, direct = c->loads[e->pass_number].direct;
     if (!early && !direct) return 1;
     if (early && c->slot_bytes && l->repeats) return 1;
@@ -521,7 +521,7 @@ int layout_unroll(const emitter *e, const pass_layout *l)
 }
 
 /* Wishes that nothing could follow are mistakes. */
-static qn_status check_knobs(const emitter *e, qn_error *error)
+static qn_status check_knobs(const survey *e, qn_error *error)
 {
     int cluster = e->k->knobs[KNOB_CLUSTER], stages = e->k->knobs[KNOB_STAGES];
     if (cluster & (cluster - 1) || cluster > MOST_CLUSTER)
@@ -535,20 +535,20 @@ static qn_status check_knobs(const emitter *e, qn_error *error)
 
 /* While some blocks find out where their next elements lie, or wait for them, others multiply: as many as their sums and rooms
  * allow, or fewer where there is a wish. 0: the product has none, and nothing to find out. */
-static int product_blocks(const emitter *e)
+static int product_blocks(const survey *e)
 {
     enum { MOST_THREADS = 512 };
-    const cuda_state *c = e->cuda;
+    const spread *c = e->spread;
     int wish = e->dot_room ? e->k->knobs[KNOB_BLOCKS] : 0;
     if (!c->gathers && !wish) return 0;
-    int64_t rooms = c->target->shared_bytes / MAXIMUM(c->shared_bytes + SHARED_FOR_FOLDS, 1);
+    int64_t rooms = c->machine.shared_bytes / MAXIMUM(c->shared_bytes + SHARED_FOR_FOLDS, 1);
     int64_t most = MAXIMUM(1, MINIMUM(MOST_THREADS / MAXIMUM(c->team.block, 1), rooms));
     return (int)(wish ? MINIMUM(wish, most) : most);
 }
 
-qn_status layout_decide(emitter *e, qn_error *error)
+qn_status spread_decide(survey *e, qn_error *error)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     QN_TRY(check_knobs(e, error));
     choose_turned(e);
     for (;;) {

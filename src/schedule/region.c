@@ -5,13 +5,13 @@
  * buffer of another that nothing reads afterwards, so that carried tiles and accumulators are updated in place.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/nest_plan.h"
+#include "schedule/plan.h"
 
 #include <string.h>
 
 enum { LIGHT_FOR_REGIONS = 8, SMALL_FOR_LOOPS = 4096 };
 
-static bool loads_are_safe(const emitter *e, value v)
+static bool loads_are_safe(const survey *e, value v)
 {
     if (!value_is_virtual(e, v)) return true;
     const tile_op *op = tile_def(e->k, v);
@@ -21,13 +21,13 @@ static bool loads_are_safe(const emitter *e, value v)
     return true;
 }
 
-static void require_folds(emitter *e, value v, const place *at, void *context)
+static void require_folds(survey *e, value v, const place *at, void *context)
 {
     const tile_op *op = tile_def(e->k, alias_root(e, v));
     if (op && op->code == OP_REDUCE) require_buffer(context, alias_root(e, v));
 }
 
-static bool has_load(const emitter *e, value v)
+static bool has_load(const survey *e, value v)
 {
     if (!value_is_virtual(e, v)) return false;
     const tile_op *op = tile_def(e->k, v);
@@ -40,9 +40,9 @@ static bool has_load(const emitter *e, value v)
 /* On a GPU a small tile from memory that each trip of a loop needs, element by element, waits in registers. */
 static bool waits_in_registers(const planner *p, const tile_op *op, value v)
 {
-    const emitter *e = p->e;
+    const survey *e = p->e;
     op_class class = ops[op->code].class;
-    if (!e->cuda || !p->in_loop || class < CLASS_UNARY || class > CLASS_TERNARY || !has_load(e, v)) return false;
+    if (!e->spread || !p->in_loop || class < CLASS_UNARY || class > CLASS_TERNARY || !has_load(e, v)) return false;
     tile_type type = tile_type_of(e->k, v), result = tile_type_of(e->k, op->results[0]);
     int64_t count = 1;
     for (int i = 0; i < type.rank; i++) {
@@ -79,7 +79,7 @@ static bool owns_arguments(const tile_block *b)
 /* May another value take over the buffer of v, because nothing reads it afterwards? */
 static bool buffer_is_free(const planner *p, value v)
 {
-    const emitter *e = p->e;
+    const survey *e = p->e;
     if (e->uses[v] != 1 || value_is_virtual(e, v)) return false;
     const tile_op *op = tile_def(e->k, v);
     if (!op && owns_arguments(p->block))
@@ -95,7 +95,7 @@ void copy_to(planner *p, tile_op *op, value v, value target)
 
 void plan_control(planner *p, tile_op *op)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     int first = op->code == OP_FOR ? 3 : 0;
     for (int r = 0; r < op->result_count; r++) {
         value result = op->results[r];
@@ -134,7 +134,7 @@ typedef struct tree_uses {
     bool off_place;
 } tree_uses;
 
-static void collect_tree(emitter *e, value v, const place *at, void *context)
+static void collect_tree(survey *e, value v, const place *at, void *context)
 {
     tree_uses *t = context;
     if (v == t->target) {
@@ -156,7 +156,7 @@ static int uses_in_tree(const tree_uses *t, value v)
 /* The argument of this block whose buffer `v`, computed element by element, may overwrite; 0 if there is none. */
 static value overwritten_by(planner *p, value v)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     tile_type type = tile_type_of(e->k, v);
     for (int i = 0; i < p->block->arg_count && owns_arguments(p->block); i++) {
         value argument = p->block->args[i];
@@ -180,7 +180,7 @@ static value overwritten_by(planner *p, value v)
 
 void plan_dot(planner *p, tile_op *op)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     value result = op->results[0];
     for (int i = 0; i < 2; i++) {
         tile_op *load;
@@ -222,7 +222,7 @@ typedef struct yield_check {
     bool reads, off_place;
 } yield_check;
 
-static void check_yield(emitter *e, value v, const place *at, void *context)
+static void check_yield(survey *e, value v, const place *at, void *context)
 {
     yield_check *y = context;
     tile_type type = tile_type_of(e->k, v);
@@ -236,7 +236,7 @@ static void check_yield(emitter *e, value v, const place *at, void *context)
  * stores may read a target only at the place where it is written. */
 static bool yield_joins(planner *p, tile_op *op, const value *targets, const bool *done)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     if (!p->open || p->open->outer > 0) return false;
     const pass_nest *last = &p->open->passes[p->open->pass_count - 1];
     for (int i = 0; i < op->operand_count; i++) {
@@ -264,7 +264,7 @@ static bool yield_joins(planner *p, tile_op *op, const value *targets, const boo
  * value that reads a target in another way is kept first. */
 void plan_yield(planner *p, tile_op *op, const value *targets)
 {
-    emitter *e = p->e;
+    survey *e = p->e;
     bool *done = ARENA_ARRAY(e->memory, bool, op->operand_count + 1);
     for (int i = 0; i < op->operand_count; i++) {
         value v = op->operands[i];

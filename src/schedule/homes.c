@@ -4,7 +4,7 @@
  * room for.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/layout_parts.h"
+#include "schedule/spread_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static int64_t round_up(int64_t x, int64_t by)
 }
 
 /* The most bytes of a kept tile; INT64_MAX: not known before the launch. */
-static int64_t buffer_bound(const emitter *e, int number, int pad)
+static int64_t buffer_bound(const survey *e, int number, int pad)
 {
     const buffer *b = &e->buffers[number];
     int64_t bytes = dtypes[b->elem].size_bytes;
@@ -51,14 +51,14 @@ static bool is_alive(const buffer *b, int time, int pass)
 }
 
 /* Registers of kept tiles that live at some time of `number`. */
-int layout_live_registers(const emitter *e, int number, const int *registers)
+int layout_live_registers(const survey *e, int number, const int *registers)
 {
     const buffer *b = &e->buffers[number];
     int most = 0, last_pass = b->first == b->last ? b->last_pass : b->first_pass;
     for (int time = b->first; time <= b->last; time++) {
         for (int pass = b->first_pass; pass <= last_pass; pass++) {
             int sum = 0;
-            for (int i = 1; i < e->cuda->kept_count; i++)
+            for (int i = 1; i < e->spread->kept_count; i++)
                 if (registers[i] && is_alive(&e->buffers[i], time, pass)) sum += registers[i];
             most = MAXIMUM(most, sum);
         }
@@ -67,9 +67,9 @@ int layout_live_registers(const emitter *e, int number, const int *registers)
 }
 
 /* How many blocks a multiprocessor should hold: what their kept registers leave room for. */
-int layout_resident_blocks(const emitter *e)
+int layout_resident_blocks(const survey *e)
 {
-    const cuda_state *c = e->cuda;
+    const spread *c = e->spread;
     if (c->team.kind == TEAM_GRID && c->team.share) return 2;              /* a block of each team */
     if (c->team.kind == TEAM_GRID) return c->weight <= LIGHT_PASS ? 4 : 2; /* all are there at once */
     if (!c->live_registers || !c->team.block || e->dot_room) return 1; /* the sums of a product are not counted here */
@@ -87,31 +87,31 @@ int layout_resident_blocks(const emitter *e)
 }
 
 /* Registers of some repeats of a kept tile: 16-bit floats lie two in each. */
-static int home_registers(const emitter *e, int number, const pass_layout *l, int repeats)
+static int home_registers(const survey *e, int number, const pass_layout *l, int repeats)
 {
     dtype t = e->buffers[number].elem;
     int words = MAXIMUM(dtypes[t].size_bytes / 4, 1) * repeats * l->vector;
     return (t == DT_F16 || t == DT_BF16) && l->vector > 1 ? words / 2 : words;
 }
 
-static bool slots_fit(const emitter *e, int bytes)
+static bool slots_fit(const survey *e, int bytes)
 {
-    const cuda_state *c = e->cuda;
-    int64_t room = c->target->shared_bytes - SHARED_FOR_FOLDS - (c->has_scan ? SHARED_FOR_SCANS : 0) - c->shared_bytes;
+    const spread *c = e->spread;
+    int64_t room = c->machine.shared_bytes - SHARED_FOR_FOLDS - (c->has_scan ? SHARED_FOR_SCANS : 0) - c->shared_bytes;
     if (c->team.kind == TEAM_GRID) room /= 2;
     return (int64_t)(c->slot_bytes + bytes) * c->team.block <= room;
 }
 
 /* A row that a loop loads, in slots: the next trip's comes while this trip's is used. */
-static bool try_ahead(emitter *e, int number)
+static bool try_ahead(survey *e, int number)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     kept *k = &c->kept[number];
     const pass_layout *l = k->layout;
     k->comes_ahead = false;
     if (!k->ahead || k->elsewhere || !l || !l->repeats || l->row_axes || k->ahead < l->vector || l->shifted)
         return false;
-    if (c->team.kind != TEAM_BLOCK || c->team.row_param < 0 || c->target->arch < 80 || c->target->checked) return false;
+    if (c->team.kind != TEAM_BLOCK || c->team.row_param < 0 || c->machine.arch < 80 || c->machine.checked) return false;
     int axis = layout_single_inner(l), bytes = l->vector * dtypes[e->buffers[number].elem].size_bytes;
     if (axis < 0 || l->loops[axis] >= 0 || facts_of(e->facts, (value)-l->loops[axis]).divisor % l->vector) return false;
     int slots = 2 * l->repeats * bytes;
@@ -124,9 +124,9 @@ static bool try_ahead(emitter *e, int number)
 }
 
 /* Some vectors of each thread in registers, the others in slots of shared memory that no other thread touches. */
-static void try_slots(emitter *e, int number, int *registers)
+static void try_slots(survey *e, int number, int *registers)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     kept *k = &c->kept[number];
     const pass_layout *l = k->layout;
     int bytes = l->vector * dtypes[e->buffers[number].elem].size_bytes;
@@ -147,20 +147,20 @@ static void try_slots(emitter *e, int number, int *registers)
 }
 
 /* What must lie in shared memory must fit for all teams of a block: as many teams as that allows. */
-static void fit_teams(emitter *e)
+static void fit_teams(survey *e)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     team *t = &c->team;
-    int64_t pinned = 0, room = c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2;
+    int64_t pinned = 0, room = c->machine.shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2;
     for (int i = 1; i < c->kept_count; i++)
         if (c->kept[i].touched && c->kept[i].pinned) pinned += buffer_bound(e, i, 0);
     while (t->kind == TEAM_LANES && t->threads && t->block > t->threads && pinned * (t->block / t->threads) > room)
         t->block /= 2;
 }
 
-qn_status layout_choose_homes(emitter *e, qn_error *error)
+qn_status layout_choose_homes(survey *e, qn_error *error)
 {
-    cuda_state *c = e->cuda;
+    spread *c = e->spread;
     const team *t = &c->team;
     int *registers = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
     bool several =
@@ -168,7 +168,7 @@ qn_status layout_choose_homes(emitter *e, qn_error *error)
     fit_teams(e);
     int teams = t->kind == TEAM_LANES ? t->block / MAXIMUM(t->threads, 1) : 1;
     if (t->kind == TEAM_LANES && !t->threads) teams = t->block;
-    int64_t room = (c->target->shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2) / teams / 16 * 16;
+    int64_t room = (c->machine.shared_bytes - SHARED_FOR_FOLDS - 8 * MOST_THREADS * 2) / teams / 16 * 16;
     if (t->kind > TEAM_BLOCK) room = 0;
     c->shared_bytes = 0;
     c->slot_bytes = 0;
@@ -237,4 +237,17 @@ qn_status layout_choose_homes(emitter *e, qn_error *error)
         }
     }
     return QN_OK;
+}
+
+bool home_has_slots(const spread *c, int number)
+{
+    const kept *k = &c->kept[number];
+    return k->kind == HOME_REGISTERS && k->in_registers < k->layout->repeats;
+}
+
+bool home_is_packed(const survey *e, int number)
+{
+    const kept *k = &e->spread->kept[number];
+    dtype t = e->buffers[number].elem;
+    return k->kind == HOME_REGISTERS && k->in_registers && (t == DT_F16 || t == DT_BF16) && k->layout->vector > 1;
 }

@@ -1,5 +1,5 @@
 /*
- * Layouts: how the positions of a pass lie over the threads of a team, and where kept tiles live.
+ * Spreads: how the positions of a pass lie over the threads of a team of a GPU, and where kept tiles live.
  *
  * A pass has loop axes. Some of them are its *rows* (the axes that a fold keeps); the others, flattened in order, are
  * its *inner* index, the last of them the vector axis. Rows go over parts of the team, the inner index
@@ -11,13 +11,14 @@
  * All passes of one phase with the same loops and rows have one layout, so that a kept tile that is only touched at its
  * own place can stay in registers. Anything else goes through shared memory, or scratch in global memory.
  *
- * survey.c sees passes, accesses and touches of kept tiles, then layout_decide chooses, then the text is written.
+ * spread_survey.c sees passes, accesses and touches of kept tiles, then spread_decide chooses, then the text is written.
  * SPDX-License-Identifier: MIT
  */
-#ifndef QUERN_EMIT_CUDA_LAYOUT_H
-#define QUERN_EMIT_CUDA_LAYOUT_H
+#ifndef QUERN_SCHEDULE_SPREAD_H
+#define QUERN_SCHEDULE_SPREAD_H
 
-#include "emit/cuda/text.h"
+#include "schedule/schedule.h"
+#include "schedule/survey.h"
 
 typedef enum team_kind { TEAM_LANES, TEAM_BLOCK, TEAM_CLUSTER, TEAM_GRID } team_kind;
 
@@ -91,24 +92,6 @@ typedef struct kept { /* by buffer number */
     bool comes_ahead; /* all of it in slots, twice: the next trip's comes while this one's is used */
 } kept;
 
-/* Who makes an access: for each element the thread that has its position; the first thread of those that have its row,
- * or of all; several. */
-typedef enum threads_of_touch { THREADS_OWN, THREADS_LEAD, THREADS_MANY } threads_of_touch;
-
-typedef struct touch { /* of memory that other threads may touch: cuda/hazard.c */
-    int buffer;        /* a kept tile; 0: an array, accessed by op */
-    bool writes;
-    threads_of_touch threads;
-    const tile_op *op;
-    const pass_layout *layout; /* unless MANY; NULL: no loops */
-    place at;
-} touch;
-
-typedef struct hazards {
-    touch *items;
-    int count, capacity;
-} hazards;
-
 typedef struct online { /* top = max(from), sum = sum(exponent), exponent = exp(from - top): cuda/online.c */
     value top, sum, exponent, from;
     int64_t length;  /* of the row, like tile_type.dims */
@@ -123,62 +106,67 @@ typedef struct block_plan { /* of a block of the phase, and what is folded with 
     int online_count;
 } block_plan;
 
-typedef struct cuda_state { /* of one phase */
-    const cuda_target *target;
-    const struct cuda_state
-        *before; /* of the phase whose last block goes on with this one; NULL: a launch of its own */
-    team team;
+/* How a phase is spread over the threads of a GPU: first what survey_spread saw of it, then what spread_decide chose. */
+typedef struct spread {
+    sched_machine machine;
+    const struct spread *before; /* of the phase whose last block goes on with this one; NULL: a launch of its own */
+    /* what was seen */
     block_plan **plans;
     int plan_count, plan_capacity;
-    pass_layout **layouts;
+    pass_layout **layouts; /* and what was decided of them */
     int layout_count, layout_capacity;
     kept *kept; /* by buffer number */
     int kept_count;
-    int group;             /* number of the group being emitted */
+    int group;             /* number of the group that is looked at */
     struct {               /* by pass_number: 4-byte registers of one position that loads before the others take */
         int early, direct; /* direct: into the registers of a kept tile */
     } * loads;
-    int load_count;
-    bool no_wide;                    /* teams beyond a warp were tried, and need barriers */
-    bool no_large;                   /* likewise clusters and grids */
     bool needs_broadcast;            /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool has_dot, has_scan, gathers; /* gathers: a product with operands that are gathered */
     int product_room;                /* the buffer that all products share; 0: none */
-    int scans;                       /* in registers, emitted so far */
-    const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
-    bool any_fold, has_position; /* has_position: argmax, argmin */
-    bool stores_rows;            /* some pass writes elements of its rows */
-    const tile_op *loop;         /* whose body is being emitted; NULL: none, or a branch of it */
-    value *ahead;                /* loads of its body that come a trip ahead */
-    int ahead_count, ahead_capacity;
-    online *online; /* of the block that is being emitted */
+    bool *stays;                     /* by value: sums of products that stay in registers over a loop */
+    bool any_fold, has_position;     /* has_position: argmax, argmin */
+    bool stores_rows;                /* some pass writes elements of its rows */
+    const tile_op *loop;             /* whose body is being looked at; NULL: none, or a branch of it */
+    int nesting;                     /* loops and branches around what is being looked at or printed */
+    online *online;                  /* of the block that is being looked at or printed */
     int online_count;
-    bool fold_room, column_room, broadcast_room, online_room; /* shared memory that the text uses */
-    int spread_bytes;                                         /* ... of a thread, for stores that are exchanged */
-    int weight;                                               /* of the heaviest sink */
-    int live_registers;                                       /* of kept tiles, at most at once */
-    int least_blocks;            /* blocks of a multiprocessor that the registers are cut for */
-    int64_t shared_bytes;        /* of a team, constant part */
-    int slot_bytes;              /* of a thread, in shared memory */
-    hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
-    hazards log;                 /* since the phase began */
-    hazards left;                /* open where a program ends early */
-    bool in_map;                 /* inside a region of single elements */
-    int nesting;                 /* loops and branches around what is being emitted */
-    int barriers, loop_barriers; /* counted while emitting; where the loop around began */
-} cuda_state;
+    int weight;    /* of the heaviest sink */
+    bool no_wide;  /* teams beyond a warp were tried, and need barriers */
+    bool no_large; /* likewise clusters and grids */
+    /* what was chosen */
+    team team;
+    int live_registers;   /* of kept tiles, at most at once */
+    int least_blocks;     /* blocks of a multiprocessor that the registers are cut for */
+    int64_t shared_bytes; /* of a team, constant part */
+    int slot_bytes;       /* of a thread, in shared memory */
+} spread;
 
-/* layout.c */
-pass_layout *layout_note(emitter *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
-pass_layout *layout_find(const cuda_state *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
-void layout_touch(emitter *e, int buffer, const pass_layout *own); /* own: at its own place in it; NULL: otherwise */
-void layout_touch_elsewhere(emitter *e, int buffer, const char *why);
-void layout_know_buffers(emitter *e);
-qn_status layout_decide(emitter *e, qn_error *error);
-int layout_unroll(const emitter *e, const pass_layout *l);
+/* spread_survey.c: all that is seen of a phase. before: of the phase whose last block goes on with it, or NULL. */
+spread *survey_spread(survey *e, int phase, const sched_machine *machine, const spread *before);
+const block_plan *spread_plan(const spread *c, const tile_block *b); /* as it was planned */
+
+/* teams.c */
+pass_layout *layout_note(survey *e, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
+pass_layout *layout_find(const spread *c, const int64_t *loops, int count, unsigned row_axes, bool row_fast);
+void layout_touch(survey *e, int buffer, const pass_layout *own); /* own: at its own place in it; NULL: otherwise */
+void layout_touch_elsewhere(survey *e, int buffer, const char *why);
+void layout_know_buffers(survey *e);
+qn_status spread_decide(survey *e, qn_error *error); /* the team, layouts, homes */
+int layout_unroll(const survey *e, const pass_layout *l);
 void layout_same_rows(pass_layout *a, pass_layout *b);
-int64_t layout_positions(const emitter *e, const pass_layout *l, bool rows); /* the most; INT64_MAX: unbounded */
-int64_t dimension_bound(const emitter *e, int64_t dim);
-bool row_parameter(const emitter *e, int64_t dim, int *param); /* a run-time extent that is an argument */
+int64_t layout_positions(const survey *e, const pass_layout *l, bool rows); /* the most; INT64_MAX: unbounded */
+int64_t dimension_bound(const survey *e, int64_t dim);
+bool row_parameter(const survey *e, int64_t dim, int *param); /* a run-time extent that is an argument */
+/* homes.c */
+bool home_has_slots(const spread *c, int number);
+bool home_is_packed(const survey *e, int number); /* two elements of a 16-bit float in each register */
+/* online.c: before a block is planned, and after (false: plan it again) */
+void online_mark(survey *e, const tile_block *b);
+bool online_check(survey *e, const plan *p);
+const online *online_find(const spread *c, value v);
+
+/* spread_print.c: what was chosen, in words. */
+void spread_print(const survey *e, text *out);
 
 #endif

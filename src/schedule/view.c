@@ -1,14 +1,32 @@
 /*
  * What an access allows, by rules without text. In: an access and its place in the loops of a pass. Out: how deep it
- * depends on them, how many of its elements move at once, what tests it needs. survey.c notes it before anything is
- * chosen, access.c prints by it.
+ * depends on them, how many of its elements move at once, what tests it needs. spread_survey.c notes it before anything is
+ * chosen, cuda/access.c prints by it.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/survey.h"
+#include "schedule/view.h"
 
 enum { FAR_POSITIONS = 1 << 29 };
 
-static value through_spread(const emitter *e, value v)
+/* Does a vector of 16 bytes that begins at a multiple of its elements lie at a multiple of 16 bytes? */
+bool has_vectors(const tile_param *p)
+{
+    return p->facts.aligned || (p->facts.bulk && p->facts.last_unit);
+}
+
+int64_t power_of_two(int64_t divisor)
+{
+    return divisor ? divisor & -divisor : 64;
+}
+
+int64_t limit_divisor(const survey *e, const limit *l)
+{
+    if (l->kind == EXTENT_NUMBER) return power_of_two(l->number);
+    if (l->kind == EXTENT_PARAM) return facts_divisor(&e->k->params[l->number].facts);
+    return l->kind == EXTENT_VALUE ? power_of_two(facts_of(e->facts, (value)l->number).divisor) : 1;
+}
+
+static value through_spread(const survey *e, value v)
 {
     const tile_op *op = tile_def(e->k, v);
     while (op && (op->code == OP_BROADCAST || op->code == OP_RESHAPE)) {
@@ -18,14 +36,14 @@ static value through_spread(const emitter *e, value v)
     return v;
 }
 
-value digit_by(const emitter *e, const tile_op *op)
+value digit_by(const survey *e, const tile_op *op)
 {
     return through_spread(e, op->operands[1]);
 }
 
-bool digit_look(const cnest *n, value v, const place *at, digit *out)
+bool digit_look(const nest_view *n, value v, const place *at, digit *out)
 {
-    const emitter *e = n->e;
+    const survey *e = n->survey;
     const tile_op *op = tile_def(e->k, v);
     if (!op || !value_is_virtual(e, v) || !n->layout || tile_type_of(e->k, v).rank != 1) return false;
     if (op->code == OP_IOTA) {
@@ -39,22 +57,22 @@ bool digit_look(const cnest *n, value v, const place *at, digit *out)
     value by = digit_by(e, op);
     if (tile_type_of(e->k, by).rank || facts_of(e->facts, by).low < 0) return false;
     if (!digit_look(n, op->operands[0], at, out)) return false;
-    if (out->side_by_side) out->divisor = MINIMUM(out->divisor, cuda_power_of_two(facts_of(e->facts, by).divisor));
+    if (out->side_by_side) out->divisor = MINIMUM(out->divisor, power_of_two(facts_of(e->facts, by).divisor));
     out->side_by_side &= op->code == OP_MOD;
     return true;
 }
 
-bool access_is_digit(const cnest *n, const tile_op *op, int axis, int operand, place at, digit *out)
+bool access_is_digit(const nest_view *n, const tile_op *op, int axis, int operand, place at, digit *out)
 {
     const struct access *access = &op->attr.access;
-    if (access->kind[axis] != INDEX_TILE || !access->safe[axis] || n->c->target->checked) return false;
-    place of_index = place_of_operand(n->e, op, operand, &at);
+    if (access->kind[axis] != INDEX_TILE || !access->safe[axis] || n->spread->machine.checked) return false;
+    place of_index = place_of_operand(n->survey, op, operand, &at);
     return digit_look(n, op->operands[operand], &of_index, out);
 }
 
-bool place_test_look(const cnest *n, const tile_op *op, place at, place_test *out)
+bool place_test_look(const nest_view *n, const tile_op *op, place at, place_test *out)
 {
-    const emitter *e = n->e;
+    const survey *e = n->survey;
     if (ops[op->code].class != CLASS_COMPARE || !n->layout) return false;
     for (int side = 0; side < 2; side++) {
         const tile_op *iota = tile_def(e->k, op->operands[side]), *spread = tile_def(e->k, op->operands[1 - side]);
@@ -70,12 +88,12 @@ bool place_test_look(const cnest *n, const tile_op *op, place at, place_test *ou
 }
 
 /* Of a value that was met at this place. */
-static int level_met(const cnest *n, value v, place at)
+static int level_met(const nest_view *n, value v, place at)
 {
-    if (!n->e->k->values[v].type.rank) return LEVEL_GROUP;
-    const cmemo *met = cuda_met(n, v, &at);
+    if (!n->survey->k->values[v].type.rank) return LEVEL_GROUP;
+    const met_value *met = view_met(n, v, &at);
     CHECK(met);
-    return met->result.level;
+    return met->level;
 }
 
 /* 1, -1; 0: any other stride, or one that is not known. */
@@ -97,12 +115,12 @@ static bool digits_move(const param_digits *d, int axis)
     return moves;
 }
 
-static int position_level(const cnest *n, int loop)
+static int position_level(const nest_view *n, int loop)
 {
     return loop == NO_AXIS ? LEVEL_GROUP : axis_level(n, loop);
 }
 
-static void look_at_index(const cnest *n, access_view *w, int *index_level, value v, place at)
+static void look_at_index(const nest_view *n, access_view *w, int *index_level, value v, place at)
 {
     int level = level_met(n, v, at);
     w->late |= level > LEVEL_ROW;
@@ -110,9 +128,9 @@ static void look_at_index(const cnest *n, access_view *w, int *index_level, valu
     *index_level = MAXIMUM(*index_level, level);
 }
 
-static void look_at_slice(const cnest *n, access_view *w, const tile_op *op, int axis, int operand, place at)
+static void look_at_slice(const nest_view *n, access_view *w, const tile_op *op, int axis, int operand, place at)
 {
-    const emitter *e = n->e;
+    const survey *e = n->survey;
     const struct access *access = &op->attr.access;
     const tile_param *p = &e->k->params[access->array];
     value start = op->operands[operand];
@@ -126,8 +144,8 @@ static void look_at_slice(const cnest *n, access_view *w, const tile_op *op, int
     }
     if (loop == NO_AXIS) return;
     int by = is_one(e, op->operands[operand + 1]) ? unit_stride(p, axis) : 0;
-    if (along && axis == last && ((by == 1 && cuda_has_vectors(p)) || (by == -1 && p->facts.backwards))) {
-        w->width = (int)MINIMUM(cuda_power_of_two(facts_of(e->facts, start).divisor), 64);
+    if (along && axis == last && ((by == 1 && has_vectors(p)) || (by == -1 && p->facts.backwards))) {
+        w->width = (int)MINIMUM(power_of_two(facts_of(e->facts, start).divisor), 64);
         w->back = by == -1;
     }
     w->side_by_side |= along && by == 1;
@@ -136,7 +154,7 @@ static void look_at_slice(const cnest *n, access_view *w, const tile_op *op, int
     w->along_inner += n->role[loop] != ROLE_ROW;
 }
 
-int tile_level(const cnest *n, const tile_type *type, const place *at)
+int tile_level(const nest_view *n, const tile_type *type, const place *at)
 {
     int level = LEVEL_GROUP;
     for (int axis = 0; axis < type->rank; axis++) level = MAXIMUM(level, position_level(n, at->axis[axis]));
@@ -144,9 +162,9 @@ int tile_level(const cnest *n, const tile_type *type, const place *at)
 }
 
 /* Its indices; its masks are not looked at. */
-static access_view look_at_indices(const cnest *n, const tile_op *op, place at)
+static access_view look_at_indices(const nest_view *n, const tile_op *op, place at)
 {
-    const emitter *e = n->e;
+    const survey *e = n->survey;
     const struct access *access = &op->attr.access;
     const tile_param *p = &e->k->params[access->array];
     access_view w = {.width = 1};
@@ -157,7 +175,7 @@ static access_view look_at_indices(const cnest *n, const tile_op *op, place at)
         if (access_is_digit(n, op, axis, operand, at, &d)) {
             w.digits = MINIMUM(w.digits ? w.digits : 64, (int)d.divisor);
             w.level = MAXIMUM(w.level, d.side_by_side ? LEVEL_ELEMENT : LEVEL_CHUNK);
-            if (d.side_by_side && unit_stride(p, axis) == 1 && cuda_has_vectors(p)) w.width = (int)d.divisor;
+            if (d.side_by_side && unit_stride(p, axis) == 1 && has_vectors(p)) w.width = (int)d.divisor;
             operand++;
         } else if (access->kind[axis] == INDEX_SLICE) {
             look_at_slice(n, &w, op, axis, operand, at);
@@ -174,15 +192,15 @@ static access_view look_at_indices(const cnest *n, const tile_op *op, place at)
     return w;
 }
 
-bool access_is_row(const cnest *n, const tile_op *op, place at)
+bool access_is_row(const nest_view *n, const tile_op *op, place at)
 {
     const access_view w = look_at_indices(n, op, at);
     return w.side_by_side && !w.late;
 }
 
-access_view access_look(const cnest *n, const tile_op *op, place at)
+access_view access_look(const nest_view *n, const tile_op *op, place at)
 {
-    const emitter *e = n->e;
+    const survey *e = n->survey;
     const struct access *access = &op->attr.access;
     const tile_param *p = &e->k->params[access->array];
     access_view w = look_at_indices(n, op, at);

@@ -1,12 +1,12 @@
 /*
- * The planner of one block: shared by nest_plan.c (passes and groups), nest_region.c (what reaches beyond them) and
- * nest_repeat.c (what is computed twice).
+ * The planner of one block: shared by plan.c (passes and groups), region.c (what reaches beyond them) and
+ * repeat.c (what is computed twice).
  * SPDX-License-Identifier: MIT
  */
-#ifndef QUERN_EMIT_NEST_PLAN_H
-#define QUERN_EMIT_NEST_PLAN_H
+#ifndef QUERN_SCHEDULE_PLAN_H
+#define QUERN_SCHEDULE_PLAN_H
 
-#include "emit/nest.h"
+#include "schedule/survey.h"
 
 typedef struct memory_event {
     tile_op *op; /* a LOAD, STORE or ATOMIC */
@@ -17,7 +17,7 @@ typedef struct memory_event {
 } memory_event;
 
 typedef struct planner {
-    emitter *e;
+    survey *e;
     tile_block *block;
     plan plan;
     group *open;
@@ -40,23 +40,23 @@ typedef struct planner {
     int across; /* of count_along */
 } planner;
 
-/* nest_plan.c */
+/* plan.c */
 bool writes_memory(const tile_op *op);
 void force_value(planner *p, value v);    /* keep it; plans again unless it is the result of a fold */
 void require_buffer(planner *p, value v); /* forced if it is virtual or the result of a fold */
 void push_item(planner *p, item_kind kind, tile_op *op, group *g);
 void close_group(planner *p);
-value alias_root(const emitter *e, value v); /* the value whose buffer v shares */
+value alias_root(const survey *e, value v); /* the value whose buffer v shares */
 void add_sink(planner *p, sink s);
 walk_visit check_demand; /* what p->joining would break in the open group: must_close, same_pass_only, least_pass */
 
-/* nest_gather.c: by load that several passes need, the value to keep instead of it and others; 0: itself. */
+/* through.c: by load that several passes need, the value to keep instead of it and others; 0: itself. */
 value *gather_loads(planner *p);
 
-/* nest_repeat.c: of a finished plan; p->again where a value was forced. */
+/* repeat.c: of a finished plan; p->again where a value was forced. */
 void force_repeated(planner *p);
 
-/* nest_region.c */
+/* region.c */
 void copy_to(planner *p, tile_op *op, value v, value target);
 void plan_control(planner *p, tile_op *op);
 void plan_dot(planner *p, tile_op *op);
