@@ -196,10 +196,12 @@ const char *choose_kernel(const qn_module *module, const command *c, const argum
         names[i] = qn_module_kernel_name(module, i);
         if (wanted ? !strcmp(names[i], wanted) : count == 1) chosen = names[i];
     }
+    qn_param unread;
+    qn_error error;
+    if (!chosen && wanted && qn_kernel_param(module, wanted, 0, &unread, &error) == QN_OK)
+        chosen = wanted; /* with how its products are computed: `tf32 f` */
     if (!chosen) {
         const char *near = wanted ? nearest_word(wanted, names, count) : NULL;
-        qn_param unread;
-        qn_error error;
         *exit_status = EXIT_WRONG_CALL;
         bool other = wanted && qn_kernel_param(module, wanted, 0, &unread, &error) != QN_OK &&
                      !strstr(error.message, "has no kernel"); /* a tensor function, a function, a constant */

@@ -57,7 +57,7 @@ bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2]);
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size);
 
 /* dot_tiles.c: the tiles of a fed product, each with the parts of K that suit it best and what that takes by estimate. */
-enum { DOT_CANDIDATES = 7 };
+enum { DOT_CANDIDATES = FUSE_TILES };
 typedef struct dot_candidate {
     dot_tiles tiles;
     double time_ns;

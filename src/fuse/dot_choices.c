@@ -47,6 +47,6 @@ void fuse_print_choices(const fuse_options *options, const fuse_kernel *k, text 
     for (int i = 0; i < count; i++) {
         text_print(out, "  %s %8.1f us  ", is_same(&all[i].tiles, &c->tiles) ? ">" : " ", all[i].time_ns / 1000);
         print_tile(&all[i].tiles, all[i].tiles.parts, out);
-        text_add(out, "\n");
+        text_print(out, " (tile=%d)\n", i + 1);
     }
 }

@@ -170,6 +170,7 @@ static dot_candidate fed_best(const fuse_options *options, const dot_sizes *size
 {
     dot_candidate all[DOT_CANDIDATES];
     int count = dot_fed_candidates(options, size, all), best = 0;
+    if (options->tile > 0 && options->tile <= count) return all[options->tile - 1];
     for (int i = 1; i < count; i++)
         if (all[i].time_ns < all[best].time_ns) best = i;
     return all[best];

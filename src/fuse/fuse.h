@@ -31,7 +31,9 @@ typedef struct fuse_options {
     int arch;             /* of a GPU: 90 for sm_90; 0: not known */
     int64_t memory_bytes; /* of the device; 0: not known */
     int64_t scores_bytes; /* scores of fewer bytes are stored (scores.c); 0: as the device suggests */
+    int tile;             /* of fed products: the one of so many that dot_choices.c prints, from 1 on; 0: by estimate */
 } fuse_options;
+enum { FUSE_TILES = 7 }; /* there are of fed products */
 
 /* What a kernel will take, estimated (cost.c). The estimates rank plans of one graph against each other: they depend on
  * extents and on the kind of device alone. */

@@ -259,6 +259,7 @@ typedef enum tile_knob {
     KNOB_CLUSTER,
     KNOB_TURNS,
     KNOB_BLOCKS,
+    KNOB_TILE, /* of tensor functions alone: which of the tiles that fusion knows for products (fuse_options.tile) */
     KNOB_COUNT
 } tile_knob;
 extern const char *const tile_knobs[KNOB_COUNT]; /* names, as `tune` has them */

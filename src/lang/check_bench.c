@@ -52,7 +52,7 @@ void check_settings_of(checker *c, const ast *kernel, const ast *clause)
         if (s && !constant)
             diagnose(c->d, E218, setting->at, "only `const int` parameters are tuned",
                      "`tune` names `%s`, which is no `const int`", setting->name);
-        else if (!s && tile_knob_find(setting->name) == KNOB_COUNT)
+        else if (!s && tile_knob_find(setting->name) >= KNOB_TILE)
             diagnose(c->d, E218, setting->at,
                      "known are the `const int` parameters and warps, group, stages, cluster, turns, blocks",
                      "unknown knob `%s`", setting->name);

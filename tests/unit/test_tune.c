@@ -261,6 +261,37 @@ TEST(knobs_reach_the_text)
     qn_context_close(context);
 }
 
+/* Of a tensor function the tiles of its products are tried; a number of them is a setting like any other. */
+TEST(tiles_of_a_function)
+{
+    static const char function[] = "tensor product(T a[M][K], T b[K][N]) { return matmul(a, b); }\n";
+    static const char *const large[] = {"M=1024", "N=1024", "K=1024", "T=bf16", "tile=2"};
+    static const char *const small[] = {"M=16", "N=16", "K=16", "T=bf16"};
+    char file[120];
+    text out = {0};
+    snprintf(file, sizeof(file), "%s/function.qn", folder);
+    EXPECT(file_write(file, function, strlen(function), &error) == QN_OK);
+    qn_context *context = open_with(NULL);
+    for (int given = 0; given < 2; given++) {
+        qn_show_options options = {.stage = "choices", .arch = "sm_90a", .settings = {large, given ? 5 : 4}};
+        text_clear(&out);
+        EXPECT(qn_show(context, file, "product", &options, collect, &out, &error) == QN_OK);
+        const char *taken = strstr(text_get(&out), "\n  > "), *end = taken ? strchr(taken + 1, '\n') : NULL;
+        const char *second = strstr(text_get(&out), "(tile=2)");
+        EXPECT(taken && end && second && (second > taken && second < end) == given);
+    }
+    text_clear(&out);
+    qn_tune_options options = {.device = "emu", .settings = {small, 4}, .budget_s = 1};
+    qn_status status = qn_tune(context, file, "product", &options, collect, NULL, &out, &error);
+    if (status == QN_NO_DEVICE)
+        printf("note: skipped tiles on emu: %s\n", error.message);
+    else
+        EXPECT(status == QN_OK && strstr(text_get(&out), "8 of 8 candidates") &&
+               strstr(text_get(&out), "\nbest: tile="));
+    qn_context_close(context);
+    text_free(&out);
+}
+
 /* The message of a tuning that must be refused. */
 static const char *refusal(const char *kernel, const char *setting, const char *effort, const char *device)
 {
@@ -341,5 +372,5 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(the_record_is_used), CASE(a_changed_kernel_has_no_record), CASE(damage_is_skipped),
-          CASE(all_candidates_are_timed_and_kept), CASE(knobs_reach_the_text), CASE(what_cannot_be_tuned_is_told),
-          CASE(stages_are_dumped), CASE(the_log_shows_code), CASE(closing))
+          CASE(all_candidates_are_timed_and_kept), CASE(knobs_reach_the_text), CASE(tiles_of_a_function),
+          CASE(what_cannot_be_tuned_is_told), CASE(stages_are_dumped), CASE(the_log_shows_code), CASE(closing))

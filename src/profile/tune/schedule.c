@@ -1,12 +1,14 @@
 /*
  * Schedules as candidates. In: a kernel as it runs without tuning. Out: knobs that its `tune` clauses do not list, each with
- * the numbers that make another schedule of it than the rule does.
+ * the numbers that make another schedule of it than the rule does. Of a tensor function: the tiles of its products.
  *
  * What a number changes is asked of the schedule itself (its text): a number that the machine has no room for, or that means
  * nothing to this kernel, makes the same schedule again and is no candidate.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/tune/tune.h"
+
+#include "fuse/fuse.h"
 
 #include <string.h>
 
@@ -61,6 +63,12 @@ void tune_add_schedules(tuning *t, tune_choice *choices)
     bench_variant plain = {.kernel = t->entry->name};
     compile_job job = {.usual = true, .slot = b->slot};
     if (!b->context->slots[b->slot].driver->schedule) return;
+    if (t->entry->item->kind == AST_TENSOR) {
+        tune_choice *to = &choices[t->name_count];
+        for (int tile = 0; tile <= FUSE_TILES; tile++) to->values[to->count++] = tile;
+        if (!is_listed(t, tile_knobs[KNOB_TILE])) t->names[t->name_count++] = tile_knobs[KNOB_TILE];
+        return;
+    }
     if (plan_call(b, &plain, &b->at, &job.call, NULL) != QN_OK) return; /* as a candidate it says why */
     calls_compile(&job, 1, 1);
     if (job.status == QN_OK && !job.variant->kernel->raw_language)

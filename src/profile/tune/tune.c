@@ -82,6 +82,11 @@ static qn_status compile_chunk(tuning *t, int first, int count, int threads, qn_
             end(t, c, CANDIDATE_REFUSED, error->message);
             continue;
         }
+        if (call_is_function(jobs[ready].call)) { /* its kernels are compiled when it is checked */
+            qn_call_free(jobs[ready].call);
+            c->status = CANDIDATE_OK;
+            continue;
+        }
         jobs[ready].usual = true;
         jobs[ready].slot = b->slot;
         numbers[ready++] = number;
@@ -266,8 +271,8 @@ static qn_status open_kernel(tuning *t, const char *path, const char *kernel, qn
     QN_TRY(qn_module_load_file(b->context, path, &b->module, error));
     t->entry = module_find(b->module, kernel, error);
     if (!t->entry) return QN_BAD_CALL;
-    if (!t->entry->item || t->entry->item->kind != AST_KERNEL)
-        return error_set(error, QN_BAD_CALL, "`%s` is not a kernel of a .qn file: it has no `tune` clause", kernel);
+    if (!t->entry->item)
+        return error_set(error, QN_BAD_CALL, "`%s` is not of a .qn file: it has no `tune` clause", kernel);
     QN_TRY(check_settings(t, error));
     /* A path that cannot be written is told before anything is timed. */
     return t->options->json_path ? file_write(t->options->json_path, "[]\n", 3, error) : QN_OK;

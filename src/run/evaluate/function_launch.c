@@ -43,7 +43,9 @@ void function_run_free(qn_call *call)
 
 static qn_status open_run(qn_call *call, int slot, qn_error *error)
 {
-    if (call->run && call->run->slot == slot && call->run->tape->mode == call->mode) return QN_OK;
+    int tile = call->instance->kernel->knobs[KNOB_TILE];
+    if (call->run && call->run->slot == slot && call->run->tape->mode == call->mode && call->run->tape->tile == tile)
+        return QN_OK;
     function_run_free(call);
     function_run *r = calloc(1, sizeof(*r));
     if (!r) return error_set(error, QN_NO_MEMORY, "no memory for a tensor function");
@@ -52,6 +54,7 @@ static qn_status open_run(qn_call *call, int slot, qn_error *error)
     QN_TRY(qn_tape_new(call->context, call->context->slots[slot].name, &r->tape, error));
     qn_tape_set_mode(r->tape, call->mode);
     qn_tape_set_products(r->tape, call->products);
+    r->tape->tile = tile;
     return QN_OK;
 }
 

@@ -128,7 +128,8 @@ static qn_status build(plan_build *b, qn_error *error)
                                   .units = about->units,
                                   .arch = about->arch,
                                   .memory_bytes = (int64_t)about->memory_bytes,
-                                  .scores_bytes = scores ? strtoll(scores, NULL, 10) : 0};
+                                  .scores_bytes = scores ? strtoll(scores, NULL, 10) : 0,
+                                  .tile = q->tile};
     from = record_begin();
     status = heap_try(fuse, &(fusion){b, &options}, error);
     record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);

@@ -37,8 +37,8 @@ static void key_print(const bindings *constants, text *out)
 }
 
 /* Knobs are settings that no constant of the language is; a blank in their names keeps them apart. */
-static const char *const knobs[KNOB_COUNT] = {"knob warps",   "knob group", "knob stages",
-                                              "knob cluster", "knob turns", "knob blocks"};
+static const char *const knobs[KNOB_COUNT] = {"knob warps", "knob group",  "knob stages", "knob cluster",
+                                              "knob turns", "knob blocks", "knob tile"};
 
 static void add_knobs(arena *memory, const bindings *settings, bindings *constants)
 {
@@ -192,17 +192,17 @@ qn_status call_instance(qn_call *call, int slot, instance **out, qn_error *error
     arena *memory = arena_new();
     qn_status status = call_constants(call, &call->settings, units, memory, &constants, &extents, error);
     bool done = false;
-    if (status == QN_OK && !call->context->no_tune && e->item->kind == AST_KERNEL &&
-        tune_knows(call->context, e->name)) {
+    if (status == QN_OK && !call->context->no_tune && tune_knows(call->context, e->name)) {
         /* Constants that the caller leaves open are as the fastest recorded configuration has them. */
         bindings settings = {0}, tuned = {0}, same = {0};
         done = tune_settings(call, slot, &constants, &extents, memory, &settings) &&
                call_constants(call, &settings, units, memory, &tuned, &same, NULL) == QN_OK;
         if (done) add_knobs(memory, &settings, &tuned);
+        if (done && call_is_function(call)) function_key(call, memory, &extents, &tuned);
         done = done && entry_instance(e, &tuned, out, NULL) == QN_OK;
     }
     if (status == QN_OK && !done) add_knobs(memory, &call->settings, &constants);
-    if (status == QN_OK && call_is_function(call)) function_key(call, memory, &extents, &constants);
+    if (status == QN_OK && !done && call_is_function(call)) function_key(call, memory, &extents, &constants);
     if (status == QN_OK && !done) status = entry_instance(e, &constants, out, error);
     arena_free(memory);
     return status;

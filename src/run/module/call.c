@@ -77,7 +77,8 @@ static const char *known_name(qn_call *call, const char *name, bool array, qn_er
     for (int i = 0; i < e->name_count; i++)
         if (!strcmp(e->names[i], name)) return e->names[i];
     tile_knob knob = tile_knob_find(name);
-    if (knob != KNOB_COUNT && e->item && e->item->kind == AST_KERNEL && !array) return tile_knobs[knob];
+    bool function = e->item && e->item->kind == AST_TENSOR;
+    if (knob != KNOB_COUNT && e->item && (knob == KNOB_TILE) == function && !array) return tile_knobs[knob];
     int axis = e->spread >= 0 ? spread_axis_number(name) : -1;
     if (axis >= 0) { /* of `[...]`, which has more axes from now on */
         call->kernel = function_spread(call->kernel, axis + 1);

@@ -118,7 +118,8 @@ static qn_status fuse(shown *s, qn_error *error)
                                 .cuda_text = s->gpu,
                                 .c_text = !s->gpu,
                                 .units = s->units,
-                                .arch = s->arch};
+                                .arch = s->arch,
+                                .tile = s->call->instance->kernel->knobs[KNOB_TILE]};
     return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &s->options, s->memory, &s->plan, error);
 }
 
