@@ -40,6 +40,15 @@ holds "and only those" test "$(grep -c '^ *4 *16 ' out)" = 0
 "$quern" bench file.qn --seconds 0.01 --sweep n=4..8 --plot x.png >out 2>err
 holds "a plot that is no SVG is refused" grep -q 'a plot is SVG: name it something.svg, not `x.png`' err
 "$quern" bench file.qn --seconds 0.01 --sweep n=4..8 --plot x.svg >out 2>err
+cat >many.qn <<'END'
+kernel copy(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B)) { y[program(0) * B : B] = x[program(0) * B : B]; }
+bench three (n = 64) { copy, copy(B = 32), copy(B = 16) }
+bench four (n = 64) { copy, copy(B = 32), copy(B = 16), copy(B = 8) }
+END
+"$quern" bench many.qn three --seconds 0.01 --sweep n=64..128 --plot three.svg >out 2>err
+"$quern" bench many.qn four --seconds 0.01 --sweep n=64..128 --plot four.svg >out 2>err
+holds "three variants have bands" grep -q 'class="band"' three.svg
+holds "four would hide each other: they have whiskers" sh -c "! grep -q 'class=\"band\"' four.svg && grep -q 'opacity=\"0.7\"' four.svg"
 holds "a plot has a background of its own" grep -q 'svg { background: #fff; }' x.svg
 holds "and is no wider than its window" grep -q 'svg:root { max-width: 100%; height: auto; }' x.svg
 # Both directions of a verdict are numbers above 1; what too few samples cannot tell is said so.

@@ -1,7 +1,7 @@
 /*
  * Sweeps as pictures. In: the results of a bench. Out: an SVG document: the rate of every variant against the swept
- * setting, with bands where 60 percent of the samples lie, and the roof that memory and arithmetic allow as a broken
- * line. It needs neither a network nor a script, and reads in dark and light.
+ * setting, with bands (of many variants: whiskers) where 60 percent of the samples lie, and the roof that memory and
+ * arithmetic allow as a broken line. It needs neither a network nor a script, and reads in dark and light.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench/bench.h"
@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { WIDTH = 760, HEIGHT = 420, LEFT = 70, RIGHT = 20, TOP = 34, BOTTOM = 52, LEGEND_LINE = 18, MOST_SERIES = 24 };
+enum { MOST_BANDS = 3 }; /* more would hide each other */
 
 /* Colours that are told apart by everybody (Okabe and Ito). */
 static const char *const colours[] = {"#0072b2", "#e69f00", "#cc79a7", "#009e73",
@@ -180,16 +181,33 @@ static void draw_line(const plot *p, const corner *c, int count, const char *sty
     text_add(out, "\"/>\n");
 }
 
-static void draw_series(const plot *p, int number, corner *c, text *out)
+static void draw_band(const plot *p, const corner *c, int count, const char *colour, text *out)
 {
-    const char *colour = colours[number % COUNT(colours)], *dash = number >= COUNT(colours) ? "6 3" : "none";
-    int count = collect(p, p->series[number], false, c);
-    text_print(out, "<g class=\"s%d\">\n<polygon class=\"band\" fill=\"%s\" opacity=\"0.18\" points=\"",
-               number % COUNT(colours), colour);
+    text_print(out, "<polygon class=\"band\" fill=\"%s\" opacity=\"0.18\" points=\"", colour);
     for (int i = 0; i < count; i++)
         text_print(out, "%.1f,%.1f ", x_place(p, c[i].x), y_place(p, fmin(c[i].high, p->y_high)));
     for (int i = count - 1; i >= 0; i--) text_print(out, "%.1f,%.1f ", x_place(p, c[i].x), y_place(p, c[i].low));
     text_add(out, "\"/>\n");
+}
+
+/* Side by side, each a little beside its dot. */
+static void draw_whiskers(const plot *p, int number, const corner *c, int count, const char *colour, text *out)
+{
+    double aside = 1.6 * (number - 0.5 * (p->series_count - 1));
+    for (int i = 0; i < count; i++)
+        text_print(out, "<path class=\"curve\" stroke=\"%s\" opacity=\"0.7\" d=\"M%.1f %.1fV%.1f\"/>\n", colour,
+                   x_place(p, c[i].x) + aside, y_place(p, c[i].low), y_place(p, fmin(c[i].high, p->y_high)));
+}
+
+static void draw_series(const plot *p, int number, corner *c, text *out)
+{
+    const char *colour = colours[number % COUNT(colours)], *dash = number >= COUNT(colours) ? "6 3" : "none";
+    int count = collect(p, p->series[number], false, c);
+    text_print(out, "<g class=\"s%d\">\n", number % COUNT(colours));
+    if (p->series_count <= MOST_BANDS)
+        draw_band(p, c, count, colour, out);
+    else
+        draw_whiskers(p, number, c, count, colour, out);
     const char *style = arena_print(
         p->memory, "class=\"curve\" stroke=\"%s\" stroke-width=\"2\" stroke-dasharray=\"%s\"", colour, dash);
     draw_line(p, c, count, style, out);

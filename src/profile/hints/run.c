@@ -421,9 +421,9 @@ RULE_OF_RUN(cold_cache)
     if (gain < 0.05) return;
     hint_of_run(
         out, HINT_cold_cache, NULL, gain, from_records,
-        "%lld kernels were compiled while the profile ran (%lld came from the cache), %s in all: a second run does "
-        "not pay this",
-        (long long)compiles, (long long)hits, duration_text(in, spent_ns));
+        "%lld kernel%s compiled while the profile ran (%lld came from the cache), %s in all: a second run does not pay "
+        "this",
+        (long long)compiles, compiles == 1 ? " was" : "s were", (long long)hits, duration_text(in, spent_ns));
 }
 
 /* ---- threads of the CPU ---- */

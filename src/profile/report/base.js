@@ -11,6 +11,7 @@ const report = JSON.parse(byId("data").textContent);
 function duration(ns) {
     const units = ["ns", "us", "ms", "s"];
     let unit = 0;
+    if (!ns) return "0";
     while (Math.abs(ns) >= 999.5 && unit < 3) {
         ns /= 1000;
         unit++;
