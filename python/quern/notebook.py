@@ -6,14 +6,17 @@ from html import escape
 from . import _quern
 
 _TABLE = 'style="border-collapse:collapse;color:currentColor;background:transparent"'
-_SVG = 'xmlns="http://www.w3.org/2000/svg" style="display:block;margin:8px 0"'  # one below the other
+_SVG = 'xmlns="http://www.w3.org/2000/svg" style="display:block;margin:8px 0;max-width:100%;height:auto"'  # one below the other, no wider than the page
 _CELL = 'style="border:1px solid currentColor;padding:2px 8px;text-align:left"'
 
 
 def table(heads, rows):
-    head = "".join(f"<th {_CELL}>{escape(str(h))}</th>" for h in heads)
-    body = "".join("<tr>" + "".join(f"<td {_CELL}>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
-    return f"<table {_TABLE}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    def words(cell):
+        return escape(str(cell)).replace("_", "_<wbr>")  # long names break there on a phone
+
+    head = "".join(f"<th {_CELL}>{words(h)}</th>" for h in heads)
+    body = "".join("<tr>" + "".join(f"<td {_CELL}>{words(c)}</td>" for c in row) + "</tr>" for row in rows)
+    return f'<div style="overflow-x:auto"><table {_TABLE}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def module_bundle(module):
@@ -32,10 +35,10 @@ def function_bundle(function):
 
 
 class Picture(str):
-    """SVG text that a notebook shows as a picture, on paper of its own, so that dark pages leave it readable."""
+    """SVG text that a notebook shows as a picture; it has a background of its own, light or dark."""
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        return {"text/plain": str(self), "text/html": f'<div style="background:#fff;color:#222;display:inline-block;padding:4px">{self}</div>'}
+        return {"text/plain": str(self), "text/html": f'<div style="display:inline-block;max-width:100%">{self}</div>'}
 
 
 def timing_bundle(timing):
@@ -72,7 +75,7 @@ def roof(timing, roofline, width=400, height=180):
     names += f'<text x="{slope_x + 8:.1f}" y="{slope_y + 10:.1f}" font-size="11" fill="currentColor">{bandwidth:.4g} GB/s</text>'
     words = f"{intensity:.2g} FLOP a byte, {speed:.4g} of {min(peak, intensity * bandwidth):.4g} GFLOP/s; {share}"
     return (
-        f'<svg {_SVG} width="{width}" height="{height + 18}"><polyline points="{line}" fill="none" stroke="currentColor"/>{names}'
+        f'<svg {_SVG} width="{width}" viewBox="0 0 {width} {height + 18}"><polyline points="{line}" fill="none" stroke="currentColor"/>{names}'
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="currentColor"/><text x="0" y="{height + 14}" font-size="11" fill="currentColor">{escape(words)}</text></svg>'
     )
 
@@ -105,4 +108,4 @@ def bars(samples, width=400, height=60):
     )
     text = f'<text x="0" y="{height + 14}" font-size="11" fill="currentColor">{low:.2f} us</text>'
     text += f'<text x="{width}" y="{height + 14}" font-size="11" text-anchor="end" fill="currentColor">{high:.2f} us{f", {beyond} beyond" if beyond else ""}</text>'
-    return f'<svg {_SVG} width="{width}" height="{height + 18}">{shapes}{text}</svg>'
+    return f'<svg {_SVG} width="{width}" viewBox="0 0 {width} {height + 18}">{shapes}{text}</svg>'

@@ -121,6 +121,15 @@ class Inside(unittest.TestCase):
         self.assertTrue(roofline.copy_gb_per_s > 0 and roofline.gflop_per_s > 0)
         for each in (q, q.twice, q.soft.graph(m=64, n=100, T="f32")):
             self.assertIn("text/html", each._repr_mimebundle_())
+            self.assertNotIn("background:#fff", each._repr_mimebundle_()["text/html"].partition("<svg")[0])  # a frame of light in a dark page
+
+    def test_fits_a_phone(self):
+        from quern.notebook import bars, table
+
+        self.assertIn("max-width:100%;height:auto", bars([10.0, 11.0]))
+        self.assertIn("viewBox", bars([10.0, 11.0]))
+        self.assertIn("softmax_<wbr>row", table(("name",), [("softmax_row",)]))
+        self.assertIn("overflow-x:auto", table(("name",), []))
 
     def test_bars_of_samples(self):
         from quern.notebook import bars
