@@ -3,6 +3,7 @@
  * which launch each record of the device belongs to, graphs, phases, clocks, events where CUPTI refuses.
  * SPDX-License-Identifier: MIT
  */
+#include "profile/report/report.h"
 #include "profile/measure/counters.h"
 #include "profile/measure/cupti.h"
 #include "profile/session.h"
@@ -572,6 +573,27 @@ TEST(graphs_open_as_kernels)
     qn_profile_free(p);
 }
 
+/* Also on the page: its kernels stand in the table, on the timeline one after the other, and have all of its time. */
+TEST(graphs_open_in_a_report)
+{
+    qn_profile *p = profile_of_replays(false, 3);
+    report_model m;
+    model_build(&m, p, 100000);
+    int64_t graphs_ns = 0, parts_ns = 0, slices_ns = 0;
+    for (int64_t i = 0; i < p->device_count; i++)
+        if (p->device_kept[i].kind == DEVICE_GRAPH) graphs_ns += p->device_kept[i].end_ns - p->device_kept[i].start_ns;
+    for (int i = 0; i < m.kernel_count; i++) {
+        EXPECT(strcmp(m.kernels[i].name, "graph") != 0);
+        if (m.kernels[i].facts && m.kernels[i].facts->ops) parts_ns += m.kernels[i].total_ns;
+    }
+    for (int64_t i = 0; i < m.slice_count; i++)
+        if (m.slices[i].kernel >= 0 && m.kernels[m.slices[i].kernel].facts->ops)
+            slices_ns += m.slices[i].end_ns - m.slices[i].start_ns;
+    EXPECT(graphs_ns > 0 && parts_ns >= graphs_ns && slices_ns == parts_ns && m.has_shares);
+    model_free(&m);
+    qn_profile_free(p);
+}
+
 TEST(counters_of_the_cpu)
 {
     qn_counters c;
@@ -626,4 +648,4 @@ TEST_MAIN(CASE(open_fake), CASE(facts_of_a_launch), CASE(facts_of_fusion), CASE(
           CASE(another_clock), CASE(foreign_and_lost), CASE(graphs_as_one), CASE(graphs_by_kernel),
           CASE(events_instead), CASE(counters_of_a_gpu), CASE(samples_of_stalls), CASE(counters_of_the_cpu),
           CASE(counters_of_a_program), CASE(counters_and_samples_of_a_function), CASE(graphs_open_as_kernels),
-          CASE(marks_of_nvtx), CASE(close_all))
+          CASE(graphs_open_in_a_report), CASE(marks_of_nvtx), CASE(close_all))

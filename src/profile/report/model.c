@@ -7,6 +7,7 @@
  * all.
  * SPDX-License-Identifier: MIT
  */
+#include "profile/owners.h"
 #include "profile/report/report.h"
 #include "target/target.h"
 
@@ -157,6 +158,19 @@ static bool is_slice(const record *r)
     return r->kind != RECORD_ALLOCATE && r->kind != RECORD_FREE && r->kind != RECORD_SHARE;
 }
 
+static bool is_opened(const device_record *r)
+{
+    return r->kind == DEVICE_GRAPH && r->facts && r->facts->part_count;
+}
+
+static int64_t count_slices(const qn_profile *p)
+{
+    int64_t count = p->kept_count + p->device_count;
+    for (int64_t i = 0; i < p->device_count; i++)
+        if (is_opened(&p->device_kept[i])) count += p->device_kept[i].facts->part_count - 1;
+    return count;
+}
+
 static void add_host(report_model *m, map *known)
 {
     const qn_profile *p = m->profile;
@@ -187,6 +201,29 @@ static void add_host(report_model *m, map *known)
     }
 }
 
+/* A graph that was timed as a whole opens as its kernels, one after the other: each has the part of its time that its bytes
+ * and FLOPs are of the graph's. */
+static void add_graph(report_model *m, const device_record *r, const report_slice *whole, const char *device,
+                      map *known)
+{
+    const record_facts *f = r->facts;
+    double sum = 0, before = 0, length_ns = (double)(r->end_ns - r->start_ns);
+    for (int k = 0; k < f->part_count; k++) sum += owners_cost(f->parts[k]);
+    for (int k = 0; k < f->part_count; k++) {
+        const record_facts *part = f->parts[k];
+        report_slice s = *whole;
+        s.name = part->kernel;
+        s.kernel = kernel_of(m, part->kernel, device, part, known);
+        s.start_ns = whole->start_ns + (int64_t)(length_ns * before / sum);
+        before += owners_cost(part);
+        s.end_ns = whole->start_ns + (int64_t)(length_ns * before / sum);
+        kernel_add(&m->kernels[s.kernel], s.end_ns - s.start_ns);
+        m->kernels[s.kernel].blocks = part->programs;
+        m->slices[m->slice_count++] = s;
+    }
+    m->has_shares |= f->part_count > 1;
+}
+
 static void add_device(report_model *m, map *known)
 {
     const qn_profile *p = m->profile;
@@ -199,10 +236,15 @@ static void add_device(report_model *m, map *known)
                           .name = name,
                           .identity = r->identity,
                           .row = row_of_stream(m, device, r->stream),
-                          .kernel = kernel ? kernel_of(m, name, device, r->facts, known) : -1,
+                          .kernel = -1,
                           .class = kernel ? SLICE_KERNEL : SLICE_COPY,
                           .kind = RECORD_KINDS};
+        if (is_opened(r)) {
+            add_graph(m, r, &s, device, known);
+            continue;
+        }
         if (kernel) {
+            s.kernel = kernel_of(m, name, device, r->facts, known);
             report_kernel *k = &m->kernels[s.kernel];
             kernel_add(k, r->end_ns - r->start_ns);
             k->blocks = (int64_t)r->grid[0] * r->grid[1] * r->grid[2];
@@ -344,7 +386,7 @@ void model_build(report_model *m, const qn_profile *p, int64_t most_slices)
 {
     *m = (report_model){.memory = arena_new(), .profile = p};
     find_span(m);
-    m->slices = heap_new(sizeof(*m->slices) * (size_t)(p->kept_count + p->device_count + 1));
+    m->slices = heap_new(sizeof(*m->slices) * (size_t)(count_slices(p) + 1));
     map *known = map_new(m->memory);
     add_host(m, known);
     add_device(m, known);

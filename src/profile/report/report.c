@@ -193,6 +193,12 @@ static void put_profile(report_model *m, const qn_report_options *options, text 
     if (m->kernel_count) {
         html_open_section(out, "kernels-section", "Kernels", NULL);
         text_add(out, "<p class=\"about\" id=\"kernels-of\">Of the whole time.</p>\n");
+        text_add(out, "<p class=\"about\">");
+        if (m->device_count == 1) html_print(out, "All of them ran on %s. ", m->devices[0].name);
+        if (m->has_shares)
+            text_add(out, "A graph was timed as a whole: a kernel's part of it is an estimate, by its bytes and FLOPs; "
+                          "--nodes times each.");
+        text_add(out, "</p>\n");
         report_kernel_table(m, out);
         html_close_section(out);
     }

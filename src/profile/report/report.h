@@ -86,6 +86,7 @@ typedef struct report_model {
     int64_t class_ns[SLICE_CLASSES];   /* of the whole span: what ran, the first of the list that did */
     int64_t kernel_ns, thread_busy_ns; /* thread_busy_ns: by the threads of the pool together */
     int worker_count;
+    bool has_shares; /* kernels of graphs that were timed as a whole */
 } report_model;
 
 void model_build(report_model *m, const qn_profile *p, int64_t most_slices);

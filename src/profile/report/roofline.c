@@ -98,7 +98,8 @@ static void put_slope(const plot *p, const roof *r, double peak, bool highest, l
     along_slope(l, x0 + at * (x1 - x0), y0 + at * (y1 - y0) + aside, angle, length, true);
     text_print(p->out, "<text class=\"roof-name\" transform=\"translate(%.1f %.1f) rotate(%.1f)\">",
                x0 + at * (x1 - x0), y0 + at * (y1 - y0) + aside, angle * 180 / 3.14159265358979);
-    html_print(p->out, "%s %.4g GB/s", r->name, r->value);
+    html_print(p->out, "%s %.4g %s", r->name, r->value < 1e4 ? r->value : r->value / 1e3,
+               r->value < 1e4 ? "GB/s" : "TB/s");
     text_add(p->out, "</text>\n");
 }
 
@@ -109,7 +110,8 @@ static void put_flat(const plot *p, const roof *r, double steepest)
                p->left + p->width);
     text_print(p->out, "<text class=\"roof-name\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", p->left + p->width - 6,
                y - 5);
-    html_print(p->out, "%s %.4g GFLOP/s", r->name, r->value);
+    html_print(p->out, "%s %.4g %s", r->name, r->value < 1e4 ? r->value : r->value / 1e3,
+               r->value < 1e4 ? "GFLOP/s" : "TFLOP/s");
     text_add(p->out, "</text>\n");
 }
 

@@ -77,11 +77,14 @@ for (const table of all("table.sortable")) {
         });
     });
 }
-/* A column that knows nothing of any row (occupancy on a CPU) takes no room; a copy as CSV has it. */
+/* A column that knows nothing of any row (occupancy on a CPU), or the one device of all of them, takes no room; a copy as
+ * CSV has it. */
 for (const table of all("table.sortable")) {
     const rows = Array.from(bodyOf(table).rows);
     Array.from(table.tHead.rows[0].cells).forEach((head, column) => {
-        if (!rows.length || rows.some((row) => row.cells[column].textContent !== "-")) return;
+        const first = rows.length && rows[0].cells[column].textContent;
+        if (!rows.length || (first !== "-" && head.textContent !== "device")) return;
+        if (rows.some((row) => row.cells[column].textContent !== first)) return;
         for (const row of [table.tHead.rows[0], ...rows]) row.cells[column].classList.add("none");
     });
 }
