@@ -31,24 +31,23 @@ def find(name):
         return None
 
 
-def quern(options, *words):
-    return subprocess.run([options.quern, *words], capture_output=True, text=True)
-
-
 def best_device(options):
     """The GPU where `quern devices` has one."""
-    devices = json.loads(quern(options, "devices", "--json", "-").stdout or "[]")
-    return "cuda" if any(row["name"] == "cuda" and row["available"] for row in devices) else "cpu"
+    told = subprocess.run([options.quern, "devices", "--json", "-"], capture_output=True, text=True).stdout
+    return "cuda" if any(row["name"] == "cuda" and row["available"] for row in json.loads(told or "[]")) else "cpu"
 
 
-def quern_row(options, name):
-    """What `quern bench` says of the one variant of a block, and its sizes by name."""
-    done = quern(options, "bench", os.path.join(HERE, "table.qn"), name, "--device", options.device, "--json", "-",
-                 "--seconds", str(options.seconds))
-    if done.returncode == 2:
-        sys.exit(done.stderr.strip())
-    row = json.loads(done.stdout)[0]
-    return row, dict(part.split(" = ") for part in row["arguments"].split(", "))
+def quern_rows(options, names):
+    """What `quern bench` says of the one variant of each block; all of them in one run, which measures the machine once."""
+    rows = {}
+    for name in names if options.only else [None]:
+        command = [options.quern, "bench", os.path.join(HERE, "table.qn"), *([name] if name else []),
+                   "--device", options.device, "--json", "-", "--seconds", str(options.seconds)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)  # its progress goes where ours goes
+        if done.returncode == 2:
+            sys.exit(2)
+        rows.update((row["bench"], row) for row in json.loads(done.stdout))
+    return rows
 
 
 def host_timed(function, sets, seconds):
@@ -145,12 +144,13 @@ def main():
         if not find(missing):
             print(f"note: {missing} is not installed here: its columns are left out", file=sys.stderr)
     rows = []
+    work = [row for row in workloads.WORK if any(word in row[0] for word in options.only.split(","))]
+    measured = quern_rows(options, [name for name, *_ in work])
     print(f"| on {options.device} | Quern | " + "".join(f"{COLUMNS[c]} | " for c in columns) + "fastest peer / Quern |")
     print("|---|---|" + "---|" * len(columns) + "---|", flush=True)
-    for name, text, inputs in workloads.WORK:
-        if not any(word in name for word in options.only.split(",")):
-            continue
-        row, sizes = quern_row(options, name)
+    for name, text, inputs in work:
+        row = measured[name]
+        sizes = dict(part.split(" = ") for part in row["arguments"].split(", "))
         ns = row["median_ns"] if row["status"] == "ok" else None
         if not ns:
             print(f"{name}: quern: {row['status']}: {row['message']}", file=sys.stderr)

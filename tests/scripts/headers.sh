@@ -73,6 +73,13 @@ fi
 sed -n '/^## Tensors/,/^## /{/^```c$/,/^```$/p}' README.md | sed '/^```/d' >"$work/heart"
 sed 's/^    //' examples/mlp.c >"$work/mlp-lines"
 try "the README shows lines of examples/mlp.c" sh -c "test -s \"$work/heart\" && ! grep -vxFf \"$work/mlp-lines\" \"$work/heart\""
+# The program of README, as C and as C++.
+sed -n '/^```c softmax.c$/,/^```$/p' README.md | sed '/^```/d' >"$work/softmax.c"
+try "README's program" cc -std=c11 $flags "$work/softmax.c" -L"$build" -Wl,-rpath,"$build" -lquern -o "$work/softmax"
+try "README's program gives a softmax" sh -c "'$work/softmax' | grep -qx '0.0900 0.2447 0.6652'"
+if command -v c++ >/dev/null; then
+    try "README's program is C++" c++ -std=c++17 $flags -x c++ "$work/softmax.c" -L"$build" -Wl,-rpath,"$build" -lquern -o "$work/softmax"
+fi
 # What docs/c-api.md shows of other languages runs as it stands there.
 LD_LIBRARY_PATH="$build"
 export LD_LIBRARY_PATH
