@@ -183,6 +183,34 @@ static bool guess_maps(loop *p)
     return false;
 }
 
+static bool is_window_fold(const loop *p, node n)
+{
+    return fold_is_small(p->b->g, n) && fold_is_window(p->b->g, p->b->in_memory, n);
+}
+
+/* A chain of terms hides what it is made of; the extreme of a window that is compared with each of its elements lies where
+ * the chain's result does. */
+static bool guess_beside_chains(loop *p)
+{
+    for (int i = 0; i < p->around.count; i++) {
+        node n = p->around.nodes[i];
+        if (p->b->in_memory[n] || !is_unrolled(p, n)) continue;
+        const graph_node *x = graph_get(p->b->g, n);
+        const shape *elements = &graph_get(p->b->g, x->inputs[0])->shape;
+        for (int k = 0; k < p->around.count; k++) {
+            const graph_node *y = graph_get(p->b->g, p->around.nodes[k]);
+            if (y->code != GRAPH_EXPAND || !shape_same(&y->shape, elements)) continue;
+            int from = loop_local(p, y->inputs[0]);
+            if (from < 0 || !p->maps[i] == !p->maps[from] || !is_window_fold(p, y->inputs[0]) ||
+                !shape_same(&graph_get(p->b->g, y->inputs[0])->shape, &x->shape))
+                continue;
+            give_map(p, p->maps[i] ? from : i, p->maps[i] ? p->maps[i] : p->maps[from]);
+            return true;
+        }
+    }
+    return false;
+}
+
 unsigned loop_folded_axes(const loop *p, node n)
 {
     const graph_node *x = graph_get(p->b->g, n);
@@ -230,7 +258,7 @@ bool loop_spread_maps(loop *p)
     do {
         while (push_maps(p) | pull_maps(p))
             if (p->t->cut_axis >= 0) return false;
-    } while (p->t->cut_axis < 0 && guess_maps(p));
+    } while (p->t->cut_axis < 0 && (guess_maps(p) || guess_beside_chains(p)));
     return p->t->cut_axis < 0;
 }
 

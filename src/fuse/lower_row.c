@@ -94,6 +94,8 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
     for (int i = 1; i < p->t->term_count && f->lines; i++) /* all lines are on their way before the first is used */
         if (p->t->terms[i].kind == TERM_ACCESS && needed[i]) lower_term(l, f, i);
     loop_lower_folds(p, l, f);
+    for (int i = 0; i < p->output_count && f->lines; i++) /* all rows are done before the first line is stored */
+        lower_term(l, f, p->outputs[i].term);
     for (int i = 0; i < p->output_count; i++) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
     lower_checks(l, f);
     return lower_finish(l, out, error);

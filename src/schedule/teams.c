@@ -218,14 +218,16 @@ static void choose_turned(const survey *e)
     for (int i = 0; i < c->layout_count; i++) {
         pass_layout *l = c->layouts[i];
         int rows = 0, inner = 0, both = 0;
+        bool is_short = false;
         if (!l->row_axes || l->row_fast) continue;
         for (int k = 0; k < c->layout_count; k++) {
             if (leader_of(c->layouts[k]) != leader_of(l)) continue;
             rows += c->layouts[k]->along_rows;
             inner += c->layouts[k]->along_inner;
             both += c->layouts[k]->of_rows;
+            is_short |= is_short_in_memory(e, c->layouts[k]);
         }
-        l->turned = rows > inner || (!both && is_short_in_memory(e, l));
+        l->turned = rows > inner || (!both && is_short);
     }
     for (int i = 0; i < c->layout_count; i++) c->layouts[i]->row_fast |= c->layouts[i]->turned;
 }

@@ -14,14 +14,26 @@ static node counted(graph *g, node condition)
 
 /* ---- reductions ---- */
 
-/* What arrives is shared by all the elements that reach the extreme. */
+/* The same windows of the same value, which others need not keep for it. */
+static node cut_again(graph *g, node n, int depth)
+{
+    enum { DEEPEST = 16 };
+    graph_code code = g->nodes[n].code;
+    if ((code != GRAPH_WINDOW && code != GRAPH_PAD) || depth == DEEPEST) return graph_same(g, GRAPH_AGAIN, n, 0);
+    node from = cut_again(g, g->nodes[n].inputs[0], depth + 1);
+    return from ? graph_again(g, n, &from) : 0;
+}
+
+/* What arrives is shared by all the elements that reach the extreme. Elements of windows are compared twice, for their
+ * number and for their share: what lies in windows is larger than what they are cut from, and is not kept. */
 static node of_extreme(grad_step *s)
 {
     graph *g = s->g;
     shape full = g->nodes[s->x[0]].shape;
-    node reaches = graph_binary(g, OP_EQ, s->x[0], graph_expand(g, s->y, &full));
+    node extreme = graph_expand(g, s->y, &full), reaches = graph_binary(g, OP_EQ, s->x[0], extreme), again = reaches;
     node count = graph_convert(g, graph_reduce(g, FOLD_SUM, counted(g, reaches), s->n.attr.axis_set), s->n.elem);
-    return grad_where(g, reaches, grad_expand(g, grad_div(g, s->d, count), &full));
+    if (g->nodes[s->x[0]].code == GRAPH_WINDOW) again = graph_binary(g, OP_EQ, cut_again(g, s->x[0], 0), extreme);
+    return grad_where(g, again, grad_expand(g, grad_div(g, s->d, count), &full));
 }
 
 /* The product of the others: y / x without zeros; with one zero it alone has a gradient. */
