@@ -65,9 +65,7 @@ static void parse_axes_of(parser *p, ast *param)
             continue;
         }
         for (bool told = false; parser_is(p, ","); told = true) { /* `x[n, m]` is read as it was meant */
-            if (!told)
-                diagnose(p->d, E110, p->now.at, "write `x[n][m]`, one bracket for each axis",
-                         "a bracket holds one axis");
+            if (!told) parser_tell_comma(p, "write `x[n][m]`, one bracket for each axis");
             parser_advance(p);
             parser_push(p, &param->list, parse_expression(p));
         }

@@ -75,6 +75,7 @@ bool parser_is_name(const parser *p, const char *word); /* a plain name with a m
 bool parser_accept(parser *p, const char *word);
 bool parser_expect(parser *p, const char *word, const char *advice);
 const char *parser_expect_name(parser *p, const char *what, place *at);
+void parser_tell_comma(parser *p, const char *advice); /* `x[i, j]` */
 void parser_error(parser *p, error_code code, place at, const char *advice, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 void parser_unexpected(parser *p, const char *expected, const char *advice); /* E104 at the token that is there */

@@ -139,7 +139,7 @@ static ast *parse_primary(parser *p)
 /* `x[r, :]`: reported, and the rest of the bracket is skipped. */
 static ast *parse_commas(parser *p, ast *node)
 {
-    diagnose(p->d, E110, p->now.at, "write `x[r][:]`, one bracket for each axis", "a bracket holds one axis");
+    parser_tell_comma(p, "write `x[r][:]`, one bracket for each axis");
     for (int depth = 0; p->now.kind != TOKEN_END && !parser_is(p, ";") && (depth || !parser_is(p, "]"));) {
         depth += parser_is(p, "[") - parser_is(p, "]");
         parser_advance(p);

@@ -34,6 +34,11 @@ bool parser_accept(parser *p, const char *word)
     return true;
 }
 
+void parser_tell_comma(parser *p, const char *advice)
+{
+    diagnose(p->d, E110, p->now.at, advice, "a bracket holds one axis");
+}
+
 void parser_error(parser *p, error_code code, place at, const char *advice, const char *format, ...)
 {
     bool silent = p->panic || p->lex.stopped; /* nothing after a stop is the user's */
