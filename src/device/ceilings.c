@@ -111,6 +111,31 @@ void ceilings_source(text *out)
              "    }\n"
              "    return (a + b + c + d)[0];\n"
              "}\n"
+             "/* A long chain for each vector, N of them in step; what comes is asked for, results go around the "
+             "caches. */\n"
+             "#if defined(__AVX__)\n"
+             "#define OUT(p, v) __asm__ volatile(\"vmovntps %1, %0\" : \"=m\"(*(vector *)(p)) : \"x\"(v))\n"
+             "#define OUT_END __asm__ volatile(\"sfence\" ::: \"memory\")\n"
+             "#else\n"
+             "#define OUT(p, v) (*(vector *)(p) = (v))\n"
+             "#define OUT_END\n"
+             "#endif\n"
+             "#define CHAIN(N) \\\n"
+             "    void chain_##N(char *to, const char *from, long count, long near, long far) \\\n"
+             "    { \\\n"
+             "        for (long i = 0; i < count; i += N * BYTES) { \\\n"
+             "            vector v[N]; \\\n"
+             "            for (int j = 0; j < N; j++) { \\\n"
+             "                __builtin_prefetch(from + i + j * BYTES + far, 0, 2); \\\n"
+             "                __builtin_prefetch(from + i + j * BYTES + near, 0, 3); \\\n"
+             "                v[j] = *(const vector *)(from + i + j * BYTES); \\\n"
+             "            } \\\n"
+             "            for (int j = 0; j < N; j++) v[j] = v[j] / (1.0f + power(v[j] * -2.3f)); \\\n"
+             "            for (int j = 0; j < N; j++) OUT(to + i + j * BYTES, v[j]); \\\n"
+             "        } \\\n"
+             "        OUT_END; \\\n"
+             "    }\n"
+             "CHAIN(1) CHAIN(2) CHAIN(4)\n"
              "void write_plain(char *to, const char *from, long count)\n"
              "{\n"
              "    vector v = {1};\n"
@@ -158,10 +183,10 @@ static void fma_pieces(void *context, int64_t first, int64_t last, int worker)
 }
 
 /* The least time of a job over repetitions: at least three, and more while they are short. */
-static double least_ns(pool *p, int64_t count, pool_work *work, void *context)
+static double least_within_ns(double budget_ns, pool *p, int64_t count, pool_work *work, void *context)
 {
     double least = 1e18, spent = 0;
-    for (int i = 0; i < 3 || (i < 200 && spent < 8e7); i++) {
+    for (int i = 0; i < 3 || (i < 200 && spent < budget_ns); i++) {
         int64_t start_ns = clock_now_ns();
         pool_run(p, count, 1, work, context);
         double ns = (double)(clock_now_ns() - start_ns);
@@ -169,6 +194,11 @@ static double least_ns(pool *p, int64_t count, pool_work *work, void *context)
         if (ns < least) least = ns;
     }
     return least;
+}
+
+static double least_ns(pool *p, int64_t count, pool_work *work, void *context)
+{
+    return least_within_ns(8e7, p, count, work, context);
 }
 
 typedef void any_function(void);
@@ -214,6 +244,16 @@ static char *take(size_t size_bytes)
     return memory;
 }
 
+static qn_status no_arrays(size_t size_bytes, qn_error *error)
+{
+    return error_set(error, QN_NO_MEMORY, "no memory for two arrays of %zu bytes", size_bytes);
+}
+
+static qn_status other_library(const char *binary_path, qn_error *error)
+{
+    return error_set(error, QN_FAILED, "%s is not the library of the measuring loops", binary_path);
+}
+
 qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_bytes, ceilings *out, qn_error *error)
 {
     void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
@@ -236,9 +276,9 @@ qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_byt
     char *from = take(size), *to = take(size);
     qn_status status = QN_OK;
     if (!good)
-        status = error_set(error, QN_FAILED, "%s is not the library of the measuring loops", binary_path);
+        status = other_library(binary_path, error);
     else if (!from || !to)
-        status = error_set(error, QN_NO_MEMORY, "no memory for two arrays of %zu bytes", size);
+        status = no_arrays(size, error);
     if (status == QN_OK && from && to) {
         memset(from, 0, size);
         memset(to, 0, size);
@@ -344,14 +384,117 @@ qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, 
     int64_t pieces = (int64_t)(MAXIMUM(bytes, parts) / PIECE + 1);
     size_t size = (size_t)pieces * PIECE;
     char *from = take(size), *to = take(size);
-    qn_status status =
-        from && to ? QN_OK : error_set(error, QN_NO_MEMORY, "no memory for two arrays of %zu bytes", size);
+    qn_status status = from && to ? QN_OK : no_arrays(size, error);
     if (status == QN_OK) {
         int (*vector_bytes)(void) = (int (*)(void))find(library, "vector_bytes");
         memset(from, 0, size);
         memset(to, 0, size);
         pool *p = pool_new(threads);
         measure_more(library, p, from, to, pieces, vector_bytes() / 4, out);
+        pool_free(p);
+    }
+    heap_free(from);
+    heap_free(to);
+    dlclose(library);
+    return status;
+}
+
+/* ---- the numbers of a processor ---- */
+
+typedef void chain_loop(char *to, const char *from, long count, long near, long far);
+
+typedef struct chain_job {
+    chain_loop *chain;
+    char *to;
+    const char *from;
+    const cpu_numbers *with;
+} chain_job;
+
+static void chain_pieces(void *context, int64_t first, int64_t last, int worker)
+{
+    const chain_job *j = context;
+    j->chain(j->to + first * PIECE, j->from + first * PIECE, (long)((last - first) * PIECE), j->with->near_bytes,
+             j->with->far_bytes);
+}
+
+/* Another choice has to be so much faster than the usual one: what is no faster is noise. */
+#define FASTER 0.97
+#define CHOICE_NS 2e7
+
+static void choose_distances(chain_job *j, pool *p, int64_t pieces, cpu_numbers *best)
+{
+    static const int distances[][2] = {{256, 2048}, {1024, 4096}, {1024, 8192}, {2048, 16384}};
+    j->with = best;
+    double least = FASTER * least_within_ns(CHOICE_NS, p, pieces, chain_pieces, j);
+    for (int i = 0; i < COUNT(distances); i++) {
+        cpu_numbers tried = *best;
+        tried.near_bytes = distances[i][0];
+        tried.far_bytes = distances[i][1];
+        j->with = &tried;
+        double time = least_within_ns(CHOICE_NS, p, pieces, chain_pieces, j);
+        if (time >= least) continue;
+        least = time;
+        *best = tried;
+    }
+}
+
+static void choose_bodies(chain_job *j, pool *p, int64_t pieces, chain_loop *const *loops, cpu_numbers *best)
+{
+    double least = 1e18;
+    j->with = best;
+    for (int i = 2; i >= 0; i--) { /* 4, 2, 1 */
+        j->chain = loops[i];
+        double time = least_within_ns(CHOICE_NS, p, pieces, chain_pieces, j);
+        if (time >= least) continue;
+        least = FASTER * time;
+        best->bodies = 1 << i;
+    }
+}
+
+/* From which size on, and for every larger one, it is faster to write around the caches. */
+static void choose_stream(pool *p, copy_loop *plain, copy_loop *around, char *to, const char *from, int64_t pieces,
+                          cpu_numbers *best)
+{
+    job j = {.to = to, .from = from};
+    for (int64_t count = pieces; count * PIECE >= 1 << 20; count /= 2) {
+        j.copy = plain;
+        double time = least_within_ns(CHOICE_NS, p, count, copy_pieces, &j);
+        j.copy = around;
+        if (least_within_ns(CHOICE_NS, p, count, copy_pieces, &j) > FASTER * time) return;
+        best->stream_bytes = 2 * count * PIECE / 4 * 3; /* between this size and the one that did not win */
+    }
+}
+
+qn_status ceilings_numbers(const char *binary_path, int threads, cpu_numbers *out, qn_error *error)
+{
+    enum { BYTES = 64 << 20 };
+    void *library = dlopen(binary_path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return failure_load(binary_path, error);
+    static const char *const names[] = {"chain_1", "chain_2", "chain_4"};
+    chain_loop *loops[COUNT(names)] = {0};
+    bool good = true;
+    for (int i = 0; i < COUNT(names); i++) {
+        // cppcheck-suppress legacyUninitvar ; an array of pointers to functions is not one of functions
+        loops[i] = (chain_loop *)find(library, names[i]);
+        good &= loops[i] != NULL;
+    }
+    copy_loop *plain = (copy_loop *)find(library, "copy_plain"), *around = (copy_loop *)find(library, "copy_around");
+    char *from = take(BYTES), *to = take(BYTES);
+    qn_status status = QN_OK;
+    if (!good || !plain || !around)
+        status = other_library(binary_path, error);
+    else if (!from || !to)
+        status = no_arrays(BYTES, error);
+    if (status == QN_OK) {
+        memset(from, 0, BYTES);
+        memset(to, 0, BYTES);
+        pool *p = pool_new(threads);
+        chain_job j = {.chain = loops[2], .to = to, .from = from};
+        *out = cpu_numbers_usual();
+        choose_distances(&j, p, BYTES / PIECE, out);
+        choose_bodies(&j, p, BYTES / PIECE, loops, out);
+        choose_stream(p, plain, around, to, from, BYTES / PIECE, out);
+        out->measured = true;
         pool_free(p);
     }
     heap_free(from);

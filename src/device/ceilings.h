@@ -6,6 +6,7 @@
 #define QUERN_DEVICE_CEILINGS_H
 
 #include "base/base.h"
+#include "device/cpu/numbers.h"
 
 #include <quern/bench.h>
 
@@ -21,5 +22,7 @@ void ceilings_source(text *out);
 qn_status ceilings_measure(const char *binary_path, int threads, size_t copy_bytes, ceilings *out, qn_error *error);
 /* Writing, the caches, doubles, exponentials and the cost of handing work to threads, besides; some seconds. */
 qn_status ceilings_roofline(const char *binary_path, int threads, size_t bytes, qn_roofline *out, qn_error *error);
+/* How text for this processor is made best; about a second. */
+qn_status ceilings_numbers(const char *binary_path, int threads, cpu_numbers *out, qn_error *error);
 
 #endif

@@ -21,6 +21,7 @@ typedef struct device_options {
     int number;                                  /* which one of the driver's devices */
     void (*print)(void *user, const char *line); /* may be NULL */
     void *print_user;
+    const char *folder; /* where what was measured of the machine is kept; NULL: nowhere */
 } device_options;
 
 typedef struct device_about {
@@ -145,6 +146,9 @@ typedef struct driver {
     qn_status (*measure)(device *d, size_t copy_bytes, struct ceilings *out, qn_error *error);
     /* More of them, for a roofline; fills what it has. NULL: those of the CPU. */
     qn_status (*roofline)(device *d, size_t bytes, struct qn_roofline *out, qn_error *error);
+    /* Measures the numbers that its text is made with by the measuring loops (ceilings_source), uses and keeps them. NULL: it
+     * has none. */
+    qn_status (*adapt)(device *d, const char *loops_path, qn_error *error);
     /* Clocks, heat, power; false: nobody tells. NULL: a processor. */
     bool (*health)(device *d, device_health *out);
     /* A context, or other handle, of the host program to be used instead of the driver's own. NULL: there is none. */

@@ -34,10 +34,12 @@ typedef int cpu_phase(const cpu_launch *launch, int64_t first, int64_t last, voi
 typedef uint64_t cpu_scratch(const cpu_launch *launch); /* symbol NAME_scratch_bytes: for one worker, all phases */
 
 typedef struct emit_options {
-    bool line_directives;   /* #line to the .qn file */
-    int l1_bytes, l2_bytes; /* of the target, for blocking; 0: 32 K, 1 M */
-    int vector_bytes;       /* register width: 64 for AVX-512, 32 for AVX2, 16 */
-    int vector_registers;   /* 32 or 16 */
+    bool line_directives;      /* #line to the .qn file */
+    int l1_bytes, l2_bytes;    /* of the target, for blocking; 0: 32 K, 1 M */
+    int near_bytes, far_bytes; /* how far ahead of loads is asked for more; 0: 512, 8192 */
+    int bodies;                /* of loops with long chains, in step; 0: 4 */
+    int vector_bytes;          /* register width: 64 for AVX-512, 32 for AVX2, 16 */
+    int vector_registers;      /* 32 or 16 */
 } emit_options;
 
 /* c/emit.c: the whole translation unit. k has been through the pipeline. */

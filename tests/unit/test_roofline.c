@@ -11,6 +11,8 @@
 
 #include <dirent.h>
 #include <quern/bench.h>
+#include <quern/device.h>
+#include <quern/workbench.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,24 @@ static bool find_file(qn_context *context, char *path, size_t size)
         if (found) snprintf(path, size, "%s/%s", folder, entry->d_name);
     }
     if (list) closedir(list);
+    return found;
+}
+
+static void keep_words(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* Do the details of the cpu device, of a context opened now, have these words? */
+static bool details_say(const char *wanted)
+{
+    qn_context *context;
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    char *words = qn_device_details(context, "cpu");
+    bool found = words && strstr(words, wanted);
+    free(words);
+    qn_context_close(context);
     return found;
 }
 
@@ -47,6 +67,7 @@ TEST(measured_once_and_kept)
     EXPECT(first.dot_bf16_gflop_per_s == 0 && first.units > 0 && first.measured[0] && first.device[0]);
     EXPECT(qn_roofline_find(context, "cpu", &again) && !strcmp(again.measured, first.measured));
     EXPECT_NEAR(again.copy_gb_per_s, first.copy_gb_per_s, 1e-6 * first.copy_gb_per_s);
+    EXPECT(details_say("measured on this machine")); /* how its text is made best, too */
     EXPECT(find_file(context, path, sizeof(path)));
     EXPECT(file_write(path, "copy_gb_per_s what\n", 19, &error) == QN_OK);
     EXPECT(!qn_roofline_find(context, "cpu", &again));
@@ -54,6 +75,34 @@ TEST(measured_once_and_kept)
     qn_context_close(context);
     snprintf(path, sizeof(path), "rm -r '%s'", folder);
     EXPECT(system(path) == 0);
+}
+
+/* How far text reads ahead and the like: the usual numbers, then those of the machine, for every later context. */
+TEST(numbers_of_the_machine)
+{
+    qn_context *context;
+    qn_error error;
+    char folder[] = "/tmp/quern-machine-XXXXXX", words[4096];
+    EXPECT(mkdtemp(folder));
+    setenv("QUERN_CACHE", folder, 1);
+    EXPECT(details_say("512 and 8192 bytes ahead, 4 bodies") && details_say("as usual"));
+    cpu_numbers other = {.near_bytes = 1024, .far_bytes = 4096, .bodies = 2, .stream_bytes = 48 << 20};
+    cpu_numbers_keep(folder, &other);
+    EXPECT(details_say("1024 and 4096 bytes ahead, 2 bodies in step, writes around the caches from 48 MB"));
+    static const char *const large[] = {"n=1<<26"};
+    qn_show_options options = {.stage = "c", .device = "cpu", .settings = {large, 1}};
+    text source = {0};
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_show(context, QUERN_ROOT "/kernels/gelu.qn", "gelu_tile", &options, keep_words, &source, &error) ==
+           QN_OK);
+    EXPECT(test_count(text_get(&source), " + 256, 0, 3)") == 3 && test_count(text_get(&source), " + 1024, 0, 2)") == 3);
+    qn_context_close(context);
+    text_free(&source);
+    other.bodies = 3;
+    cpu_numbers_keep(folder, &other); /* no such number */
+    EXPECT(details_say("as usual"));
+    snprintf(words, sizeof(words), "rm -r '%s'", folder);
+    EXPECT(system(words) == 0);
 }
 
 TEST(kernels_of_the_gpu_compile)
@@ -86,4 +135,4 @@ TEST(kernels_of_the_gpu_compile)
     nvrtc_free(compiler);
 }
 
-TEST_MAIN(CASE(measured_once_and_kept), CASE(kernels_of_the_gpu_compile))
+TEST_MAIN(CASE(measured_once_and_kept), CASE(numbers_of_the_machine), CASE(kernels_of_the_gpu_compile))

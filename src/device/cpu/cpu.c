@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "device/cpu/cpu.h"
+#include "device/ceilings.h"
 #include "device/failure.h"
 
 #include <dlfcn.h>
@@ -28,8 +29,8 @@ static device *cpu_open(const device_options *options)
     d->driver = &driver_cpu;
     if (options) d->options = *options;
     d->threads = d->options.threads > 0 ? d->options.threads : cpu_count();
-    /* Beyond 64 MB a socket's last cache is shared with others, or slower to write through than memory itself. */
-    d->last_cache_bytes = MINIMUM(processor_cache_bytes(3), (size_t)64 << 20);
+    d->folder = d->options.folder ? strdup(d->options.folder) : NULL;
+    d->numbers = cpu_numbers_find(d->folder);
     pthread_mutex_init(&d->lock, NULL);
     compiler_find(&d->compiler);
     return (device *)d;
@@ -41,6 +42,7 @@ static void cpu_close(device *base)
     pool_free(d->pool);
     for (int i = 0; d->memory && i < d->threads; i++) heap_free(d->memory[i].data);
     heap_free(d->memory);
+    free(d->folder);
     pthread_mutex_destroy(&d->lock);
     heap_free(d);
 }
@@ -62,6 +64,35 @@ static void cpu_about(const device *base, device_about *about)
                  d->compiler.wanted_by, d->compiler.path);
 }
 
+static cpu_numbers numbers_of(const cpu_device *d)
+{
+    pthread_mutex_t *lock = &((cpu_device *)d)->lock;
+    pthread_mutex_lock(lock);
+    cpu_numbers n = d->numbers;
+    pthread_mutex_unlock(lock);
+    return n;
+}
+
+static qn_status cpu_adapt(device *base, const char *loops_path, qn_error *error)
+{
+    cpu_device *d = (cpu_device *)base;
+    cpu_numbers found;
+    QN_TRY(ceilings_numbers(loops_path, d->threads, &found, error));
+    pthread_mutex_lock(&d->lock);
+    d->numbers = found;
+    pthread_mutex_unlock(&d->lock);
+    cpu_numbers_keep(d->folder, &found);
+    return QN_OK;
+}
+
+static void cpu_describe(device *base, text *out)
+{
+    cpu_numbers n = numbers_of((const cpu_device *)base);
+    text_print(out, "text reads %d and %d bytes ahead, %d bodies in step, writes around the caches from %.0f MB (%s)\n",
+               n.near_bytes, n.far_bytes, n.bodies, (double)n.stream_bytes / 1048576,
+               n.measured ? "measured on this machine" : "as usual: --measure finds what is best here");
+}
+
 static void cpu_tool(const device *base, text *out)
 {
     compiler_describe(&((const cpu_device *)base)->compiler, out);
@@ -70,7 +101,11 @@ static void cpu_tool(const device *base, text *out)
 static qn_status cpu_emit(const device *base, const tile_kernel *k, text *out, struct cuda_layout **layout,
                           qn_error *error)
 {
-    const emit_options options = {.l1_bytes = (int)processor_cache_bytes(1),
+    const cpu_numbers n = numbers_of((const cpu_device *)base);
+    const emit_options options = {.near_bytes = n.near_bytes,
+                                  .far_bytes = n.far_bytes,
+                                  .bodies = n.bodies,
+                                  .l1_bytes = (int)processor_cache_bytes(1),
                                   .l2_bytes = (int)processor_cache_bytes(2),
                                   .vector_bytes = processor_vector_bytes(),
                                   .vector_registers = processor_vector_registers()};
@@ -99,7 +134,7 @@ static int class_of(int64_t extent)
 
 static void cpu_choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
 {
-    const cpu_device *d = (const cpu_device *)base;
+    const int64_t stream_bytes = numbers_of((const cpu_device *)base).stream_bytes;
     double bytes = 0;
     for (int i = 0; i < k->param_count; i++)
         if (k->params[i].kind < PARAM_SCRATCH)
@@ -122,7 +157,7 @@ static void cpu_choose_facts(const device *base, tile_kernel *k, const array_vie
         f->last_unit = view_has_unit_lines(v);
         f->aligned = view_is_aligned(v, 64);
         f->small = view_span(v) < (int64_t)1 << 31;
-        f->streams = p->kind == PARAM_OUT && bytes > (double)d->last_cache_bytes;
+        f->streams = p->kind == PARAM_OUT && bytes > (double)stream_bytes;
     }
 }
 
@@ -285,6 +320,8 @@ const driver driver_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .about = cpu_about,
+    .describe = cpu_describe,
+    .adapt = cpu_adapt,
     .choose_facts = cpu_choose_facts,
     .emit = cpu_emit,
     .tool = cpu_tool,

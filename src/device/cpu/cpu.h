@@ -6,6 +6,7 @@
 #define QUERN_DEVICE_CPU_CPU_H
 
 #include "device/cpu/compiler.h"
+#include "device/cpu/numbers.h"
 #include "device/device.h"
 
 #include <pthread.h>
@@ -23,8 +24,9 @@ typedef struct cpu_device {
     device_options options;
     compiler compiler;
     int threads;
-    size_t last_cache_bytes;
-    pthread_mutex_t lock; /* of the pool's making and of printing */
+    cpu_numbers numbers;  /* under the lock, as they may be measured again */
+    char *folder;         /* where they are kept; NULL: nowhere */
+    pthread_mutex_t lock; /* of the pool's making, of printing and of the numbers */
     pool *pool;           /* made at the first launch */
     cpu_memory *memory;   /* per worker */
 } cpu_device;

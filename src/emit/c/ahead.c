@@ -104,8 +104,10 @@ void ahead_plan(emitter *e, const plan *p)
 
 void access_prefetch(nest *n, const tile_op *op, const address *a)
 {
-    enum { NEAR_BYTES = 512, PAGE_BYTES = 4096, FAR_BYTES = 8192 };
+    enum { PAGE_BYTES = 4096 };
     emitter *e = n->e;
+    int near_bytes = e->options->near_bytes ? e->options->near_bytes : 512;
+    int far_bytes = e->options->far_bytes ? e->options->far_bytes : 8192;
     const struct access *access = &op->attr.access;
     if ((n->partial && !n->single) || !e->prefetches || !a->stride || strcmp(a->stride, "1") || a->ok) return;
     value loaded = op->results[0];
@@ -117,9 +119,9 @@ void access_prefetch(nest *n, const tile_op *op, const address *a)
         bool streams = e->pipelined;
         for (int i = 0; i < n->pass->sink_count; i++) streams |= n->pass->sinks[i].kind == SINK_STORE;
         bool from_memory = next.axis >= 0 && passes[0] == e->survey->pass_number && streams;
-        if (from_memory) put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 2);", a->pointer, FAR_BYTES / size_bytes);
+        if (from_memory) put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 2);", a->pointer, far_bytes / size_bytes);
         if (from_memory || e->pipelined)
-            put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 3);", a->pointer, NEAR_BYTES / size_bytes);
+            put_at(n, n->loops, "__builtin_prefetch(%s + %d, 0, 3);", a->pointer, near_bytes / size_bytes);
         if (e->pipelined || passes[1] != e->survey->pass_number) return;
     } else if (e->ahead_in[loaded] != e->survey->pass_number) {
         return;

@@ -327,6 +327,8 @@ static void emit_vector_pass(nest *n)
     bool bounded = n->known[vector_axis].count > 0, part_only = !bounded && extent >= 0 && extent < 16;
     bool even = limits_are_even(e, &n->known[vector_axis], extent);
     bool overlap = even && pays_to_overlap(n, part_only), unroll = overlap || pays_to_unroll(n, part_only);
+    int bodies = !unroll ? 1 : overlap && e->options->bodies ? MINIMUM(e->options->bodies, UNROLL) : UNROLL;
+    overlap &= bodies > 1;
     accumulator *accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
     n->in_blocks = true;
     for (int i = 0; i < pass->sink_count; i++) {
@@ -334,7 +336,7 @@ static void emit_vector_pass(nest *n)
         if (is_fold_in_buffer(s))
             put_fill(n, s);
         else if (s->kind == SINK_REDUCE || s->kind == SINK_ASSERT)
-            accumulators[i] = declare_accumulator(n, s, unroll ? UNROLL : 1);
+            accumulators[i] = declare_accumulator(n, s, bodies);
     }
     n->in_blocks = false;
     n->inside = (constraints){0};
@@ -343,11 +345,8 @@ static void emit_vector_pass(nest *n)
     const char *filled = arena_print(e->memory, "filled%d", e->serial);
     put_sum_blocks(n, accumulators, pass->sink_count, filled, &blocks);
     if (blocks.length) put_at(n, n->outer, "long %s = 0, %s_blocks = 0;", filled, filled);
-    vector_loop l = {.blocks = blocks,
-                     .filled = filled,
-                     .first = first[vector_axis],
-                     .last = last[vector_axis],
-                     .unroll = unroll ? UNROLL : 1};
+    vector_loop l = {
+        .blocks = blocks, .filled = filled, .first = first[vector_axis], .last = last[vector_axis], .unroll = bodies};
     n->partial = false;
     at_part(n, 0);
     n->from_zero = !strcmp(l.first, "0");

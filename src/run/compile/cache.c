@@ -107,19 +107,20 @@ static int64_t limit_from_environment(void)
     return (int64_t)(number * unit);
 }
 
+bool cache_place(const char *folder, char *out, size_t size)
+{
+    if (!folder) return standard_folder(out, size);
+    int length = snprintf(out, size, "%s", folder);
+    return length > 0 && (size_t)length < size;
+}
+
 cache *cache_open(const char *folder, bool temporary)
 {
     cache *c = heap_new(sizeof(*c));
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->made, NULL);
     c->limit_bytes = limit_from_environment();
-    bool found = !temporary;
-    if (found && folder) {
-        int length = snprintf(c->folder, sizeof(c->folder), "%s", folder);
-        found = length > 0 && (size_t)length < sizeof(c->folder);
-    } else if (found) {
-        found = standard_folder(c->folder, sizeof(c->folder));
-    }
+    bool found = !temporary && cache_place(folder, c->folder, sizeof(c->folder));
     if (found && usable(c)) return c;
     if (!temporary && !found)
         snprintf(c->note, sizeof(c->note), "there is no folder for the cache (set QUERN_CACHE or HOME)");

@@ -13,6 +13,7 @@ typedef struct cache cache;
 /* A folder that is not this user's alone counts as one that cannot be written: libraries are loaded from it.
  * folder: NULL for $QUERN_CACHE, else $XDG_CACHE_HOME/quern, else ~/.cache/quern. `temporary`, or a folder that cannot
  * be written: a private folder that cache_close removes. Never fails. */
+bool cache_place(const char *folder, char *out, size_t size); /* the folder, before it is made; false: none is known */
 cache *cache_open(const char *folder, bool temporary);
 void cache_close(cache *c); /* NULL is fine */
 const char *cache_folder(const cache *c);

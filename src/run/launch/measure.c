@@ -79,6 +79,7 @@ qn_status roofline_measure(qn_context *context, int slot, qn_roofline *out, qn_e
         char path[4096];
         QN_TRY(find_loops(context, &slot, path, sizeof(path), error));
         QN_TRY(ceilings_roofline(path, slot_about(context, slot)->units, ON_HOST, out, error));
+        if (s->driver->adapt) QN_TRY(s->driver->adapt(s->device, path, error));
     }
     out->units = slot_about(context, slot)->units;
     snprintf(out->device, sizeof(out->device), "%s", slot_about(context, slot)->description);

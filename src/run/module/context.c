@@ -63,7 +63,13 @@ static void print_to_stderr(void *user, const char *line)
 static void add_slot(qn_context *c, const driver *driver, int number)
 {
     device_slot *s = &c->slots[c->slot_count];
-    device_options wanted = {.threads = c->threads, .number = number, .print = c->print, .print_user = c->user};
+    char folder[3072];
+    bool kept = !c->no_cache && cache_place(c->cache_folder, folder, sizeof(folder));
+    device_options wanted = {.threads = c->threads,
+                             .number = number,
+                             .print = c->print,
+                             .print_user = c->user,
+                             .folder = kept ? folder : NULL};
     s->driver = driver;
     s->device = driver->open(&wanted);
     snprintf(s->name, sizeof(s->name), number ? "%s:%d" : "%s", driver->name, number);
