@@ -7,7 +7,7 @@ import operator
 import torch
 
 from .aten_math import (
-    adaptive, add_product, bits, bmm, clamp, comparison, convert, convolution, divide, elu, extreme, gelu, leaky, log_ten, logical, mean, mm, one,
+    adaptive, add_product, bits, bmm, clamp, comparison, convert, convolution, convolution_backward, divide, elu, extreme, gelu, leaky, log_ten, logical, mean, mm, one,
     place, pointwise, pool, pow_base, pow_scalar, reduced, reduction, remainder, same_value, scan, select, shifted, sign, softmax, to_copy, variance,
     variance_and_mean, with_alpha,
 )
@@ -179,6 +179,7 @@ OPS = first(
         "addmm": add_product("addmm"),
         "baddbmm": add_product("baddbmm"),
         "convolution": convolution,
+        "convolution_backward": convolution_backward,
         "max_pool2d_with_indices": pool("max", 2),
         "max_pool3d_with_indices": pool("max", 3),
         "avg_pool1d": pool("avg", 1),

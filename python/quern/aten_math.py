@@ -4,7 +4,7 @@ of several. What a row cannot say raises Unsupported with the reason, and torch 
 
 import torch
 
-from .writer import Unsupported, axis_set, number
+from .writer import WORDS, Unsupported, axis_set, number
 
 
 # ---- kinds of rows ----
@@ -289,7 +289,7 @@ def limited(w, *factors):
         count *= n if isinstance(n, int) else getattr(n.node, "hint", None) or 1 << 12
     if limit is not None and count > limit:
         raise Unsupported(f"{TOO_LARGE}, which torch's libraries do faster")
-    if not w.out.dtype.is_floating_point:
+    if not w.out_dtype.is_floating_point:
         raise Unsupported("a product of integers")
 
 
@@ -318,16 +318,34 @@ def each(values, axes):
     return "{" + ", ".join(map(str, values)) + "}" if axes > 1 else str(values[0])
 
 
-def convolution(w, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-    axes = w.rank(x) - 2
+def _convolution_words(axes, operands, stride, padding, dilation, transposed, output_padding, groups):
     if axes not in (1, 2, 3):
         raise Unsupported("a convolution of this rank")
-    limited(w, *(w.shape(weight)), *(w.shape(x) if transposed else w.out.shape)[2:], w.shape(x)[0])
-    operands = [w.text(x), w.text(weight)] + ([w.text(bias)] if bias is not None else [])
     words = f"{', '.join(operands)}, stride = {each(stride, axes)}, padding = {each(padding, axes)}, dilation = {each(dilation, axes)}"
     if transposed:
         words += f", output_padding = {each(output_padding, axes)}"
     return f"conv{'_transpose' if transposed else ''}{axes}d({words}, groups = {groups})"
+
+
+def convolution(w, x, weight, bias, *how):
+    transposed = how[3]
+    limited(w, *w.shape(weight), *(w.shape(x) if transposed else w.out.shape)[2:], w.shape(x)[0])
+    operands = [w.text(x), w.text(weight)] + ([w.text(bias)] if bias is not None else [])
+    return _convolution_words(w.rank(x) - 2, operands, *how)
+
+
+def convolution_backward(w, gradient, x, weight, bias_sizes, *how_and_mask):
+    """By the language's own derivative of a function that has the convolution alone."""
+    *how, mask = how_and_mask
+    transposed, rank = how[3], w.rank(x)
+    limited(w, *w.shape(weight), *w.shape(x if transposed else gradient)[2:], w.shape(x)[0])
+    operands = {"x": x, "k": weight, "g": gradient}
+    parameters = ", ".join(f"{WORDS[w.dtype(each)]} {name}{''.join(f'[{name}{axis}]' for axis in range(rank))}" for name, each in operands.items())
+    name = w.helper(parameters, f"sum({_convolution_words(rank - 2, ['x', 'k'], *how)} * g)")
+    given = ", ".join(w.text(each) for each in operands.values())
+    made = [f"grad({name}, {by})({given})" if wanted else None for by, wanted in zip("xk", mask)]
+    others = axis_set(axis for axis in range(rank) if axis != 1)
+    return made + [f"squeeze(sum({w.text(gradient)}, axis = {others}), axis = {others})" if mask[2] else None]
 
 
 def pool(kind, axes):

@@ -142,7 +142,7 @@ def settle():
         _behind.pop().join()
 
 
-_PRODUCTS = aten.first(dict.fromkeys("mm bmm addmm baddbmm convolution".split()))
+_PRODUCTS = aten.first(dict.fromkeys("mm bmm addmm baddbmm convolution convolution_backward".split()))
 
 
 def _is_large(node):
@@ -272,7 +272,7 @@ class Program:
         _behind.extend(behind)
 
         def later(*args):
-            if any(thread.is_alive() for thread in behind) or torch.cuda.is_current_stream_capturing():
+            if any(thread.is_alive() for thread in behind) or torch.cuda.is_current_stream_capturing() or choice.has_hooks():
                 return meanwhile(*args)
             try:
                 self.measure(["quern", "products", "torch"], args)

@@ -7,6 +7,7 @@ Forms run on the same tensors, without the ones that the program changes: those 
 generators of random numbers.
 """
 
+import contextlib
 import hashlib
 import os
 import time
@@ -99,6 +100,15 @@ def _step(function, args, leaves, ones):
         torch.autograd.grad(wanted, leaves, ones, allow_unused=True)
 
 
+def has_hooks():
+    """Does somebody look at what autograd saves, as checkpoints do? They must see one run of one form."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def _without_hooks():
+    return torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x) if has_hooks() else contextlib.nullcontext()
+
+
 def measure(forms, args, changed):
     """forms: name -> what makes it run, and the function. Seconds of a step of each; nothing while it is postponed."""
     devices = sorted({x.device.index for x in args if isinstance(x, torch.Tensor) and x.is_cuda})
@@ -107,7 +117,7 @@ def measure(forms, args, changed):
         for device in devices:
             torch.cuda.synchronize(device)
 
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), _without_hooks():
         args = _stand_ins(args, changed)
         leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
         ones, times, calls = [], {name: [] for name in forms}, {}

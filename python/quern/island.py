@@ -211,7 +211,7 @@ class Island:
                 words = f"{words} + {'false' if value.dtype == torch.bool else 0}"
             given.append(words)
         body = w.first + w.lines + [f"return {', '.join(given)};"]
-        self.text = f"tensor {name}({', '.join(w.parameters)})\n{{\n    " + "\n    ".join(body) + "\n}\n"
+        self.text = "".join(w.helpers) + f"tensor {name}({', '.join(w.parameters)})\n{{\n    " + "\n    ".join(body) + "\n}\n"
         self.mode = "strict " if strict else ""
         self.graph = _copied(inputs, nodes, results)
         self.places = []  # (globals, name): where the text of a graph finds it

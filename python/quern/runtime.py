@@ -29,6 +29,7 @@ def leave_alone(code):
 
 
 MOST_OPERATORS_ALONE = 4
+_PLAIN = (torch.Tensor, int, float, complex, str, torch.dtype, torch.device, type(None))
 _made = weakref.WeakKeyDictionary()  # by code: how many programs
 
 
@@ -49,6 +50,8 @@ def code_of_few_operators(gm):
     _made[code] = _made.get(code, 0) + 1
     if owner.compile_subgraph_reason.graph_break or code.co_filename.startswith(os.path.dirname(torch.__file__)):  # torch's is every module's
         return None
+    if code.co_freevars or not all(isinstance(v, _PLAIN) for v in owner.root_tx.f_locals.values()):
+        return None  # closures, methods and functions of functions share their code with others
     values = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
     sizes = [n for v in values if isinstance(v, torch.Tensor) for n in v.shape] + [v for v in values if isinstance(v, torch.SymInt)]
     few = sum(n.op.startswith("call_") for n in gm.graph.nodes) <= MOST_OPERATORS_ALONE

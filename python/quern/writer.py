@@ -45,6 +45,7 @@ class Writer:
     def __init__(self):
         self.names = {}  # node: the text of its value, or a list of those of a node with several results
         self.lines = []
+        self.helpers = []  # functions before the island's
         self.symbols = {}  # of torch: the name that the text has for it
         self.node = None
         self.count = 0
@@ -71,7 +72,7 @@ class Writer:
     @property
     def out_dtype(self):
         """Of its first result."""
-        return (self.out[0] if isinstance(self.out, (list, tuple)) else self.out).dtype
+        return next(v for v in self.out if v is not None).dtype if isinstance(self.out, (list, tuple)) else self.out.dtype
 
     def axis(self, x, axis):
         rank = self.rank(x)
@@ -123,6 +124,12 @@ class Writer:
         name = f"t{self.count}"
         self.count += 1
         self.lines.append(f"let {name} = {words};")
+        return name
+
+    def helper(self, parameters, words):
+        """The name of a function of its own."""
+        name = f"helper{len(self.helpers)}"
+        self.helpers.append(f"tensor {name}({parameters}) {{ return {words}; }}\n")
         return name
 
     def text(self, x):

@@ -182,6 +182,28 @@ class Rows(unittest.TestCase):
             with self.subTest(dtype=dtype):
                 self.check(lambda x, y: [torch.zeros_like(y) * 1.5 + 0.25, x.sum() * 2 + 1, y * 0.3 + 1], [torch.ones(3, dtype=dtype), torch.tensor(1.0, dtype=dtype)], 1e-6)
 
+    def test_gradients_of_convolutions(self):
+        """By data, weights and bias, each alone too; of every rank, strided, dilated, in groups, transposed, with channels last."""
+        functional, last = torch.nn.functional, torch.channels_last
+        cases = (
+            (lambda x, w, b: functional.conv2d(x, w, b, stride=2, padding=(1, 2), dilation=2), (2, 3, 11, 13), (4, 3, 3, 2), (0, 1, 2)),
+            (lambda x, w, b: functional.conv2d(x, w, padding=1, groups=2), (2, 4, 8, 9), (4, 2, 3, 3), (0, 1)),
+            (lambda x, w, b: functional.conv2d(x.contiguous(memory_format=last), w, b), (1, 3, 6, 5), (4, 3, 3, 3), (0,)),
+            (lambda x, w, b: functional.conv1d(x, w, b, stride=3), (2, 3, 20), (4, 3, 5), (1,)),
+            (lambda x, w, b: functional.conv3d(x, w, b, padding=1), (1, 2, 4, 3, 3), (4, 2, 3, 3, 3), (0, 1, 2)),
+            (lambda x, w, b: functional.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1), (2, 3, 5, 6), (3, 4, 3, 3), (0, 1, 2)),
+        )
+        for number, (function, data, weights, wanted) in enumerate(cases):
+            args = [torch.randn(shape, requires_grad=i in wanted) for i, shape in enumerate((data, weights, (4,)))]
+            leaves, made = [args[i] for i in wanted], torch.tanh(function(*args))
+            with self.subTest(number):
+                found, reports = reports_of(lambda *args: torch.tanh(function(*args)), *args)
+                self.assertEqual([dict(r.kept) for r in reports if r.kept], [])
+                up = made.detach().cos()
+                for a, b in zip((found, *torch.autograd.grad(found, leaves, up)), (made, *torch.autograd.grad(made, leaves, up))):
+                    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+                    self.assertEqual(a.stride(), b.stride())
+
     def test_whole_numbers_that_torch_keeps(self):
         """Numbers that a type has not, pools: without a warning."""
         small = torch.arange(16, dtype=torch.uint8).view(1, 1, 4, 4)

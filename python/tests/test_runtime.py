@@ -115,6 +115,8 @@ class Runtime(unittest.TestCase):
         self.assertTrue(found[1] is None or not found[1].any())
 
     def test_checkpoints_hooks_and_inference_mode(self):
+        from quern import choice
+
         def f(x, w):
             return torch.tanh(x @ w) * x
 
@@ -124,6 +126,10 @@ class Runtime(unittest.TestCase):
         with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
             gradients(c, self.x, self.w)
         self.assertTrue(packed)
+        packed.clear()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):  # a checkpoint counts what is saved
+            self.assertIn("torch", choice.measure({"torch": (lambda: None, f)}, [self.x, self.w], set()))
+        self.assertEqual((packed, choice.has_hooks()), ([], False))
         with torch.inference_mode():
             self.same([c(self.x, self.w)], [f(self.x, self.w)])
 
@@ -178,6 +184,8 @@ class Runtime(unittest.TestCase):
 
         for function, is_left in ((few, True), (many, False)):
             self.assertEqual(program_of(function, self.x)[1].code is not None, is_left)
+        for shared in (lambda x, of=torch.sin: of(x) * 2, (lambda of: lambda x: of(x) * 2)(torch.sin), torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Tanh())):
+            self.assertIsNone(program_of(shared, self.x)[1].code)  # the same code is other functions', too
         torch._dynamo.mark_dynamic(self.x, 0)
         self.assertIsNone(program_of(few, self.x)[1].code)
         self.setUp()
