@@ -23,7 +23,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from . import _quern, aten, choice, island, runtime
+from . import _quern, aten, cells, choice, island, runtime
 from .aten_math import TOO_LARGE
 from .cut import cut, quicken
 
@@ -71,6 +71,7 @@ def decompositions():
     for target, how in torch._decomp.get_decompositions(extra).items():
         if target not in aten.OPS:
             table.setdefault(target, how)
+    table.update(cells.TABLE)
     for target in list(table):
         # torch's attention on the CPU: the decomposition gives weights where its gradient wants sums.
         if target in _KEPT or "scaled_dot_product" in str(target):

@@ -158,6 +158,33 @@ class Operators(unittest.TestCase):
                 gradients = torch.autograd.grad(found, leaves, seed, allow_unused=True)
                 self.compare(row, found.detach(), inputs, [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves)])
 
+    def test_cells_of_a_gpu(self):
+        """Operators that torch has on a GPU alone, in ours: against its functions of the CPU, forward and backward."""
+        from quern import backend, cells
+
+        for kind, count, ours, back in ((torch.gru_cell, 3, cells.gru, cells.gru_backward), (torch.lstm_cell, 4, cells.lstm, cells.lstm_backward)):
+            x, w, u = torch.randn(5, 6), torch.randn(count * 8, 6), torch.randn(count * 8, 8)
+            state = [torch.randn(5, 8, requires_grad=True) for _ in range(count - 2)]
+            for biases in ([torch.randn(count * 8, requires_grad=True) for _ in range(2)], [None, None]):
+                given, hidden = ((a @ b.t()).detach().requires_grad_() for a, b in ((x, w), (state[0], u)))
+                # The identity as weights: what is multiplied are the gates themselves.
+                one = torch.eye(count * 8)
+                wanted = kind(given, state[0] if len(state) == 1 else tuple(state), one, u, *biases)
+                wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+                found = ours(given, hidden, state[-1], *biases)
+                for a, b in zip(wanted, found):
+                    torch.testing.assert_close(a, b)
+                up = [torch.randn(5, 8) for _ in wanted]
+                leaves = [given, state[-1], *[b for b in biases if b is not None]]
+                slopes = torch.autograd.grad(found[: len(wanted)], [given, hidden, *leaves[1:]], up, retain_graph=True)
+                with torch.no_grad():
+                    made = back(*up, found[-1], biases[0] is not None) if count == 3 else back(*up, state[-1], found[1], found[2], biases[0] is not None)
+                made = (made[0], made[1], *made[2:]) if count == 3 else (made[0], made[0], made[1], made[2], made[2])
+                for a, b in zip(slopes, made):
+                    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+                self.assertTrue(biases[0] is not None or made[-1] is None)
+        self.assertLessEqual(set(cells.TABLE), set(backend.decompositions()))
+
     def test_through_the_backend(self):
         torch.manual_seed(4)
         for first in range(0, len(ROWS), 11):
