@@ -205,6 +205,39 @@ class Cuda(unittest.TestCase):
         self.close(torch.compile(f, backend=backend.backend)(x, y), f(other, y))
         self.close(x, other)
 
+    def test_checkpoints_and_cells(self):
+        """A checkpoint counts what is saved while forms are measured inside it; cells that torch has as one operator, and a convolution's
+        gradients, in every form."""
+        from quern import backend
+
+        def stepped(function, x, leaves):
+            made = [r for r in torch.utils._pytree.tree_leaves(function(x)) if r.requires_grad]
+            return [r.detach() for r in made] + list(torch.autograd.grad([r.sin().sum() for r in made], leaves))
+
+        layers = torch.nn.Sequential(torch.nn.Linear(128, 96), torch.nn.GELU(), torch.nn.LayerNorm(96)).cuda()
+        gru, lstm, conv = torch.nn.GRUCell(128, 32).cuda(), torch.nn.LSTMCell(128, 32).cuda(), torch.nn.Conv2d(8, 12, 3, stride=2, padding=1).cuda()
+        x = self.x.requires_grad_()
+        for model, given in ((layers, x), (gru, x), (lstm, x), (conv, self.x.detach().view(2, 8, 16, 32).requires_grad_())):
+            torch._dynamo.reset()
+            found, leaves = [], [given, *model.parameters()]
+            backend._programs.append(found)
+            c = torch.compile(lambda x: torch.utils._pytree.tree_map(torch.tanh, model(x)), backend=backend.backend)
+            wanted = stepped(lambda x: torch.utils._pytree.tree_map(torch.tanh, model(x)), given, leaves)
+            try:
+                for turn in range(3):
+                    for a, b in zip(stepped(lambda x: torch.utils.checkpoint.checkpoint(c, x, use_reentrant=False), given, leaves), wanted):
+                        self.close(a, b)
+                    backend.settle()
+            finally:
+                backend._programs.pop()
+            for form in ("quern", "products", "torch"):
+                for program in found:
+                    program.select(form)
+                for a, b in zip(stepped(c, given, leaves), wanted):
+                    self.close(a, b)
+            kept = [str(target) for program in found for graph in program.graphs for target, _ in graph.reports.get("products", graph.report).kept]
+            self.assertFalse([k for k in kept if "thnn" in k or "convolution" in k], kept)
+
     def test_profiler_sees_it(self):
         from torch.profiler import ProfilerActivity, profile
 
