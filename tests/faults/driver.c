@@ -30,7 +30,7 @@
 
 #define MOST_COMMANDS 64
 #define MOST_WORDS 40
-#define LIMIT_S 60
+#define LIMIT_S 180 /* a busy machine takes a minute for what compiles everything anew */
 
 typedef struct fault {
     const char *kind;

@@ -7,7 +7,7 @@
 
 static int graphs(void)
 {
-    return number_from("QUERN_GRAPHS", 100);
+    return count_from("QUERN_GRAPHS", 100);
 }
 
 static int most_ops(void)
