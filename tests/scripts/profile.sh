@@ -136,4 +136,12 @@ profile 0 "$gelu" gelu_tile --set n='1<<22' --device cpu --by kernel
 says out "% of roofline"
 holds "a share of the roofline and its bound" grep -qE '^gelu_tile .* [0-9.]+%  (memory|compute) ' "$work/out"
 
+# Operations are those that were asked for, whatever tiles and padding a kernel computes with.
+echo 'tensor conv(float x[N][C][H][W], float w[O][C][3][3]) { return conv2d(x, w, padding = 1); }
+tensor product(float a[M][K], float b[K][N]) { return a @ b; }' >"$work/odd.qn"
+profile 0 "$work/odd.qn" conv --set N=2 --set C=3 --set H=40 --set W=70 --set O=5 --device cpu --runs 1 --by kernel --format json
+says out '"flops": 1512000'
+profile 0 "$work/odd.qn" product --set M=33 --set K=70 --set N=47 --device cpu --runs 1 --by kernel --format json
+says out '"flops": 217140'
+
 finish
