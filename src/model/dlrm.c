@@ -322,14 +322,14 @@ qn_tensor dlrm_logits(qn_dlrm *d, qn_tensor counts, qn_tensor tokens, dlrm_seen 
 
 qn_tensor qn_dlrm_logits(qn_dlrm *d, qn_tensor counts, qn_tensor tokens)
 {
-    if (!d || !tape_enter(d->tape, "dlrm") || d->tape->graph->status) return (qn_tensor){0};
+    if (!d || !tape_enter(d->tape, "dlrm") || d->tape->graph->status) return tape_failed();
     if (!qn_tensor_valid(counts) || !qn_tensor_valid(tokens) || qn_tensor_rank(counts) != 2 ||
         qn_tensor_rank(tokens) != 2 || qn_tensor_extent(counts, 1) != d->dense_columns ||
         qn_tensor_extent(tokens, 1) != d->config.sparse_count ||
         qn_tensor_extent(counts, 0) != qn_tensor_extent(tokens, 0)) {
         graph_fail(d->tape->graph, "dlrm", "takes counts f32 [B][%lld] and tokens i64 [B][%d]",
                    (long long)d->dense_columns, d->config.sparse_count);
-        return (qn_tensor){0};
+        return tape_failed();
     }
     return dlrm_logits(d, counts, tokens, NULL, NULL);
 }

@@ -91,9 +91,9 @@ qn_tensor model_initial(qn_tape *tape, uint64_t seed, const char *path, qn_dtype
 {
     graph *g = tape->graph;
     if ((unsigned)init.kind > QN_INIT_KAIMING_NORMAL)
-        return graph_fail(g, "parameter", "%d is no kind of initial value", (int)init.kind), (qn_tensor){0};
+        return graph_fail(g, "parameter", "%d is no kind of initial value", (int)init.kind), tape_failed();
     struct shape extents = shape_from_public(shape);
-    if (!graph_shape_fits(g, "parameter", &extents)) return (qn_tensor){0};
+    if (!graph_shape_fits(g, "parameter", &extents)) return tape_failed();
     if (init.kind == QN_INIT_CONSTANT) return qn_full(tape, type, shape, init.a);
     qn_dtype drawn_type = type == QN_F64 ? QN_F64 : QN_F32;
     bool looks = init.kind >= QN_INIT_XAVIER_UNIFORM;

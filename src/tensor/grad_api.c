@@ -38,7 +38,8 @@ static bool gradient(gradient_work w)
 void qn_grad(qn_tensor loss, const qn_tensor *inputs, int count, qn_tensor *gradients)
 {
     if (count < 1 || !tape_array(loss.tape, "grad", gradients, count)) return;
-    memset(gradients, 0, sizeof(qn_tensor) * (size_t)count);
+    for (int i = 0; i < count; i++)
+        gradients[i] = (qn_tensor){.tape = loss.tape}; /* reading one tells what was wrong */
     if (!tape_array(loss.tape, "grad", inputs, count)) return;
     arena *memory = arena_new();
     qn_tensor *operands = ARENA_ARRAY(memory, qn_tensor, 1 + count);
@@ -58,7 +59,7 @@ void qn_grad_from(const qn_tensor *outputs, const qn_tensor *seeds, int output_c
 {
     qn_tape *of = output_count > 0 && outputs ? outputs[0].tape : NULL;
     if (count < 1 || !tape_array(of, "grad", gradients, count)) return;
-    memset(gradients, 0, sizeof(qn_tensor) * (size_t)count);
+    for (int i = 0; i < count; i++) gradients[i] = (qn_tensor){.tape = of};
     if (output_count < 1 || !tape_array(of, "grad", inputs, count) || !tape_array(of, "grad", seeds, output_count) ||
         !outputs)
         return;

@@ -309,7 +309,7 @@ qn_tensor qn_clip_grad_norm(qn_tensor *gradients, int count, double max_norm)
 {
     qn_tape *tape;
     node norm = clip_all("clip_grad_norm", gradients, count, max_norm, true, &tape);
-    return norm ? tape_handle(tape, norm) : (qn_tensor){0};
+    return norm ? tape_handle(tape, norm) : tape_failed();
 }
 
 void qn_clip_grad_value(qn_tensor *gradients, int count, double limit)
@@ -379,10 +379,10 @@ qn_tensor qn_optimizer_group_rate(const qn_optimizer *self, int index)
 
 qn_tensor qn_optimizer_rate_now(qn_optimizer *self, int index)
 {
-    if (!self || !tape_enter(self->tape, "rate_now") || self->tape->graph->status) return (qn_tensor){0};
-    if (index < 0 || index >= self->group_count) return (qn_tensor){0};
+    if (!self || !tape_enter(self->tape, "rate_now") || self->tape->graph->status) return tape_failed();
+    if (index < 0 || index >= self->group_count) return tape_failed();
     if (!tape_node(self->tape, "rate_now", self->steps) || !tape_node(self->tape, "rate_now", self->groups[index].rate))
-        return (qn_tensor){0};
+        return tape_failed();
     arena *memory = arena_new();
     qn_tensor rate = tape_handle(self->tape, rates_now(self, memory)[index]);
     arena_free(memory);

@@ -388,6 +388,14 @@ TEST(reading_tells_the_first_error)
         EXPECT(qn_tensor_item(wrong, &item, &error) == QN_BAD_CALL && strstr(error.message, "empty tensor"));
         WRONG(qn_neg(wrong), "neg (HERE): an operand is the empty tensor");
     }
+    qn_tensor gradient = {0};
+    qn_grad(qn_exp(m), &m, 1, &gradient); /* of six numbers */
+    EXPECT(qn_tensor_read(gradient, data, sizeof(data), &error) == QN_BAD_CALL);
+    EXPECT(strstr(error.message, "grad (") && strstr(error.message, "test_tensor_errors.c:") &&
+           strstr(error.message, "[2, 3]"));
+    qn_tensor ones = qn_ones(tape, QN_F32, QN_SHAPE(5)), of = qn_exp(m);
+    qn_grad_from(&of, &ones, 1, &m, 1, &gradient);
+    EXPECT(qn_tensor_read(gradient, data, sizeof(data), &error) == QN_BAD_CALL && strstr(error.message, "grad ("));
     EXPECT(qn_tensor_item((qn_tensor){0}, &item, &error) == QN_BAD_CALL);
     EXPECT_TEXT(error.message, "qn_tensor_item: the tensor is empty");
     tape_close();
