@@ -3,6 +3,7 @@
  * plan and replayed, against the best copy of the same bytes; training steps of perceptrons; host costs; compile times.
  *
  * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c instead] [--json FILE] [--only WORD] [--bench FOLDER] [--once: each step once, for ncu]
+ * [--small: work below a megabyte]
  * [--scale N: shapes divided by N, to see whether all works]. A sample is the
  * time of enough replays in a row to take 20 ms (quick: 8), after which the device has come to rest; a figure is the median (on the
  * CPU: the best) of the samples, which a workload and its copies take in turns. A plan goes through several sets of tensors where one set
@@ -27,7 +28,7 @@
 enum { MOST_SETS = 8, MOST_SAMPLES = 31 };
 
 static const char *device = "cuda", *only, *bench_folder = "bench";
-static bool quick, gpu, rows, once;
+static bool quick, gpu, rows, once, little;
 static qn_context *context;
 static FILE *json;
 static int below, json_count;
@@ -298,6 +299,56 @@ static void time_workload(const workload *full)
     qn_tape_free(tape);
 }
 
+/* Work below a megabyte: kernels, the time of a replay behind others, and the host's for a call of known shapes (its graph
+ * built again, nothing waited for). */
+static void time_small(const workload *w)
+{
+    enum { CALLS = 300, ROUNDS = 7 };
+    if (only && !strstr(w->name, only)) return;
+    qn_error error;
+    qn_tape *tape;
+    qn_plan *plan;
+    inputs in = {.count = 0};
+    double replays[ROUNDS], calls[ROUNDS];
+    TRY(qn_tape_new(context, device, &tape, &error));
+    w->make(w, tape, &in);
+    TRY(qn_capture_begin(tape, &error));
+    built out = {.count = 0};
+    w->step(w, &in, &out);
+    TRY(qn_eval(tape, out.results, out.count, &error));
+    TRY(qn_capture_end(tape, &plan, &error));
+    qn_plan_facts facts;
+    qn_plan_info(plan, &facts);
+    for (int round = -1; round < ROUNDS; round++) {
+        double start = now_ns();
+        for (int i = 0; i < CALLS; i++) TRY(qn_plan_replay(plan, &error));
+        TRY(qn_device_wait(context, device, &error));
+        double replay = (now_ns() - start) / CALLS, spent = 0;
+        for (int i = 0; i < CALLS; i++) {
+            qn_scope_begin(tape);
+            start = now_ns();
+            built again = {.count = 0};
+            w->step(w, &in, &again);
+            TRY(qn_eval(tape, again.results, again.count, &error));
+            spent += now_ns() - start;
+            qn_scope_end(tape);
+            if (i % 32 == 31) TRY(qn_device_wait(context, device, &error)); /* a full queue makes the host wait */
+        }
+        TRY(qn_device_wait(context, device, &error));
+        if (round < 0) continue;
+        replays[round] = replay;
+        calls[round] = spent / CALLS;
+    }
+    double replay = typical(replays, ROUNDS), call = typical(calls, ROUNDS);
+    printf("  small: %-48s %8.2f us a replay (3)%s  %8.2f us of the host a call (5)%s  %d kernel%s\n", w->name,
+           replay * 1e-3, replay > 3e3 ? " ABOVE" : "", call * 1e-3, call > 5e3 ? " ABOVE" : "", facts.kernels,
+           facts.kernels == 1 ? "" : "s");
+    put_json(w->name, replay, 0, call, 3e3, facts.kernels);
+    fflush(stdout);
+    qn_plan_free(plan);
+    qn_tape_free(tape);
+}
+
 /* ---- perceptrons: layers of linear and GELU, the mean of the output, backward ---- */
 
 typedef struct perceptron {
@@ -508,6 +559,8 @@ int main(int count, char **arguments)
             quick = true;
         else if (!strcmp(a, "--rows"))
             rows = true;
+        else if (!strcmp(a, "--small"))
+            little = true;
         else if (!strcmp(a, "--once"))
             once = true;
         else if (!strcmp(a, "--device"))
@@ -534,9 +587,10 @@ int main(int count, char **arguments)
     const workload *list = gpu ? on_gpu : on_cpu;
     int workloads = gpu ? (int)(sizeof(on_gpu) / sizeof(on_gpu[0])) : (int)(sizeof(on_cpu) / sizeof(on_cpu[0]));
     if (!gpu) last_cache_bytes = 32e6;
-    for (int i = 0; i < workloads && !rows; i++) time_workload(&list[i]);
+    for (int i = 0; i < small_workload_count && little; i++) time_small(&small_workloads[i]);
+    for (int i = 0; i < workloads && !rows && !little; i++) time_workload(&list[i]);
     for (int i = 0; i < row_workload_count && rows; i++) time_workload(&row_workloads[i]);
-    if (rows || once) only = "nothing else";
+    if (rows || once || little) only = "nothing else";
     time_perceptron(128, 16, 128, 5, true);
     time_perceptron(256, 4, 256, 2, true);
     if (gpu) time_perceptron(128, 16, 128, 5, false);

@@ -483,3 +483,28 @@ const workload row_workloads[] = {
 };
 
 const int row_workload_count = sizeof(row_workloads) / sizeof(row_workloads[0]);
+
+/* Below a megabyte: one launch, 3 us replayed and 5 us of the host are asked for. */
+const workload small_workloads[] = {
+    {"layer norm 64x768 f32", QN_F32, 64, 768, 0, 0, make_norm, step_layer_norm},
+    {"layer norm and gradient 128x512 f32", QN_F32, 128, 512, 0, 0, make_norm, step_layer_norm_gradient},
+    {"softmax 64x1000 f32", QN_F32, 64, 1000, 0, 0, make_one, step_soft_rows},
+    {"softmax and gradient 64x1000 f32", QN_F32, 64, 1000, 0, 0, make_two, step_softmax_gradient},
+    {"softmax down 128x256 f32", QN_F32, 128, 256, 0, 0, make_one, step_soft_columns},
+    {"batch norm 4x64x16^2 f32", QN_F32, 256, 256, 0, 0, make_one, step_batch_norm},
+    {"batch norm and gradient 4x64x16^2 f32", QN_F32, 256, 256, 0, 0, make_two, step_batch_norm_gradient},
+    {"group norm 4x64x16^2 f32", QN_F32, 256, 256, 0, 0, make_one, step_group_norm},
+    {"sum of columns 256x256 f32", QN_F32, 256, 256, 0, 0, make_one, step_column_sum},
+    {"sum of rows 256x256 f32", QN_F32, 256, 256, 0, 0, make_one, step_row_sum},
+    {"cumsum 64x1024 f32", QN_F32, 64, 1024, 0, 0, make_one, step_scan_rows},
+    {"cumsum down 256x256 f32", QN_F32, 256, 256, 0, 0, make_one, step_scan_columns},
+    {"transpose 256x256 f32", QN_F32, 256, 256, 0, 0, make_one, step_transpose},
+    {"max pool 3x3, stride 1, 256x256 f32", QN_F32, 256, 256, 0, 0, make_one, step_pool_overlapping},
+    {"max pool 3x3, stride 2, and gradient 256x256 f32", QN_F32, 256, 256, 0, 0, make_one,
+     step_pool_overlapping_gradient},
+    {"five points of 256x256 f32", QN_F32, 256, 256, 0, 0, make_one, step_heat},
+    {"8 largest of 64x1024 f32", QN_F32, 64, 1024, 0, 0, make_one, step_largest},
+    {"argsort 64x1024 f32", QN_F32, 64, 1024, 0, 0, make_one, step_order},
+};
+
+const int small_workload_count = sizeof(small_workloads) / sizeof(small_workloads[0]);

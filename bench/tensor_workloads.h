@@ -37,5 +37,7 @@ void make_norm(const workload *w, qn_tape *tape, inputs *in); /* two of those, t
 /* tensor_rows.c: norms over planes, folds of columns, odd rows, scans, permutations, pools, order. */
 extern const workload row_workloads[];
 extern const int row_workload_count;
+extern const workload small_workloads[]; /* the same below a megabyte */
+extern const int small_workload_count;
 
 #endif
