@@ -15,6 +15,7 @@
 #include "passes/passes.h"
 
 #include <math.h>
+#include <quern/workbench.h>
 
 #define context tensor_context
 static qn_error error;
@@ -367,6 +368,23 @@ TEST(statistics_come_with_the_output)
     qn_tape_free(fast);
 }
 
+static void collect(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+/* Forward, queries, keys with values: Philox runs in their loops, and the sums of rows come from the output. */
+TEST(dropout_runs_on_the_matrix_units)
+{
+    static const char *const settings[] = {"B=1", "H=2", "L=512", "S=512", "E=64"};
+    text out = {0};
+    qn_show_options options = {.stage = "schedule", .arch = "sm_90a", .backward = true, .settings = {settings, 5}};
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/dropped.qn", "dropped", &options, collect, &out, &error) == QN_OK);
+    EXPECT(test_count(text_get(&out), "chained products") == 3);
+    EXPECT(test_count(text_get(&out), "schedule ") == 4);
+    text_free(&out);
+}
+
 /* Weights that are wanted themselves are stored, and right. */
 static void weights_are_wanted(void)
 {
@@ -396,4 +414,5 @@ TEST(open_context)
 }
 
 TEST_MAIN(CASE(open_context), CASE(scores_are_not_stored), CASE(heads_run_on_the_matrix_units),
-          CASE(statistics_come_with_the_output), CASE(on_devices_agree), CASE(on_devices_weights_are_wanted))
+          CASE(statistics_come_with_the_output), CASE(dropout_runs_on_the_matrix_units), CASE(on_devices_agree),
+          CASE(on_devices_weights_are_wanted))
