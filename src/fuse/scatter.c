@@ -22,7 +22,8 @@
 #define PART 16
 #define JOIN 64
 #define WIDE 128
-#define FEW_UPDATES 4
+#define FEW_UPDATES 4   /* of a line ... */
+#define SHORT_LINE 1024 /* ... all of which is written; a longer one may stay where it is, but for its updates */
 
 /* ---- the graph ---- */
 
@@ -123,7 +124,8 @@ node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
     node made = takes && options->cuda_text ? fuse_bins_count(g, &of) : 0;
     if (!made && takes && options->cuda_text) made = fuse_bins_sum(g, &of);
     int64_t each = graph_get(g, of.inputs[1])->shape.extents[takes ? 0 : of.attr.axis];
-    if (!takes && each > 0 && each <= FEW_UPDATES) made = add_few(g, &of, each);
+    bool few = each == 1 || (each > 0 && each <= FEW_UPDATES && of.shape.extents[of.attr.axis] <= SHORT_LINE);
+    if (!takes && few) made = add_few(g, &of, each);
     if (!made && options->c_text && !options->check_indices) made = fuse_add_c(g, &of);
     if (!made) {
         node index = of.inputs[1], order, sorted = 0;
