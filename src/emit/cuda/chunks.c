@@ -92,18 +92,18 @@ static void put_elements(cnest *n, text *body)
     const char *elements = text_get(&n->level[LEVEL_ELEMENT]);
     if (!*elements) return;
     if (fold_is_guarded(n)) text_add(body, "if (in)\n");
-    if (!n->hit) {
+    if (!n->hit_count) {
         put_element_loop(n, body, elements);
         return;
     }
     text without = {0}, lines = {0};
-    for (const char *at = elements;;) {
-        const char *next = strstr(at, n->hit);
-        text_add_bytes(&without, at, next ? (size_t)(next - at) : strlen(at));
-        if (!next) break;
-        text_add(&without, "false;");
-        at = next + strlen(n->hit);
+    size_t from = 0;
+    for (int i = 0; i < n->hit_count; i++) {
+        text_add_bytes(&without, elements + from, n->hits[i].first - from);
+        text_add(&without, "false");
+        from = n->hits[i].first + n->hits[i].length;
     }
+    text_add(&without, elements + from);
     text_print(body, "if ((unsigned)%s < %du) {\n", n->hit_rest, n->view.layout->vector);
     put_element_loop(n, &lines, elements);
     add_lines(body, text_get(&lines), 1);

@@ -184,7 +184,7 @@ static void begin_chunks(cnest *n)
     n->early_used = n->copies = false;
     n->opened_count = n->split = 0;
     n->slotted = false;
-    n->hit = NULL;
+    n->hit_count = 0;
     cuda_set_guards(n);
     n->in = n->chunk_guard && (!n->element_guard || l->shifted) && !is_heavy(n) ? "in" : NULL;
     n->loose = l->shifted && n->in;

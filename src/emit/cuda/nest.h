@@ -55,6 +55,10 @@ typedef struct creg {
     int level;
 } creg;
 
+typedef struct text_span {
+    size_t first, length;
+} text_span;
+
 typedef struct cnest {
     emitter *e;
     cuda_state *c;
@@ -82,7 +86,8 @@ typedef struct cnest {
     bool slotted;    /* some have slots */
     bool forgets;    /* positions are taken from `here` and `apart`, which are not known to be the same in each pass */
     int split;       /* ... of which so many repeats are in registers */
-    const char *hit; /* a test of elements that holds for one position of a row */
+    text_span *hits; /* where tests of elements stand that hold for one position of a row, the same for all of them */
+    int hit_count, hit_capacity;
     const char *hit_rest; /* ... from the chunk's first element to it */
     int unroll;           /* chunks whose loads are in flight together */
     int line;             /* of the source, of what is being computed; 0: not known */

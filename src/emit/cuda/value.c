@@ -138,10 +138,13 @@ static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, c
         return true;
     }
     const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
-    *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, arena_print(e->memory, "v %s %s", sign, rest));
-    if (op->code == OP_EQ && !n->hit) {
-        n->hit = arena_print(e->memory, "v %s %s;", sign, rest); /* with the end of its statement */
+    const char *words = arena_print(e->memory, "v %s %s", sign, rest);
+    *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, words);
+    if (op->code == OP_EQ && (!n->hit_count || n->hit_rest == rest)) {
+        size_t end = n->level[LEVEL_ELEMENT].length - 2, length = strlen(words); /* the statement ends with ";\n" */
+        text_span hit = {end - length, length};
         n->hit_rest = rest;
+        ARENA_PUSH(e->memory, n->hits, n->hit_count, n->hit_capacity, hit);
     }
     return true;
 }
