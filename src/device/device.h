@@ -6,6 +6,7 @@
 #ifndef QUERN_DEVICE_DEVICE_H
 #define QUERN_DEVICE_DEVICE_H
 
+#include "device/emu/order.h"
 #include "emit/emit.h"
 #include "ir/interp.h"
 #include "target/target.h"
@@ -200,9 +201,10 @@ typedef struct driver {
 } driver;
 
 extern const driver driver_ref, driver_cpu, driver_cuda, driver_emu;
-/* emu as another machine, for tests: so many multiprocessors (1: a block takes all tiles, one after the other), and the
- * last thread first or last. Nothing that is computed depends on either. */
-void emu_vary(device *emu, int units, bool backwards);
+/* emu as another machine, for tests: so many multiprocessors (1: a block takes all tiles, one after the other), and who runs
+ * first: threads in turn, the last of them first, or always the lowest or the highest one that can go on (warps that fill
+ * are behind those that multiply). Nothing that is computed depends on either. */
+void emu_vary(device *emu, int units, emu_order order);
 extern const driver *const drivers[]; /* in order of preference, best first; NULL-terminated */
 
 #endif

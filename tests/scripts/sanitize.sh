@@ -11,7 +11,7 @@ if [ -n "$sanitize" ]; then
     echo "0 passed, 0 failed"
     exit 0
 fi
-tests="test_base test_dtype test_parse test_errors test_format test_fuzz_corpus test_lower test_tile test_interp
+tests="test_base test_dtype test_parse test_errors test_format test_fuzz_corpus test_lower test_tile test_interp test_interp_programs
 test_findings test_wrong test_debug test_npy test_pool test_api"
 quick=$build/quick-sanitize
 work=$(mktemp -d)

@@ -1,8 +1,9 @@
 /*
  * Every barrier, wait, fence and arrival of a generated text, left out once: emu finds each, as a finding, a program that
- * nobody can go on with, or wrong numbers. The text is that of a product that bulk copies feed (kernels/matmul.qn, bf16),
- * long enough that its ring turns and a block stores more than once. What is left out is chosen from the text itself, so
- * a new kind of wait is tried as well. A few are tried each time; QUERN_MUTATIONS=all tries all of them.
+ * nobody can go on with, or wrong numbers. The texts are those of products that bulk copies feed (bf16), that take f32
+ * operands as they come, and of chained ones, long enough that their rings turn and a block stores more than once. What is
+ * left out is chosen from the text itself, so a new kind of wait is tried as well. A few of the first text are tried each
+ * time; QUERN_MUTATIONS=all tries all of all.
  * SPDX-License-Identifier: MIT
  */
 #include "run/run.h"
@@ -12,7 +13,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 72, COLUMNS = 264, DEPTH = 64 * 6, MOST = 64 };
+enum { MOST = 96 };
+
+/* Inputs, then the output that is compared. */
+typedef struct array_of {
+    const char *name;
+    qn_dtype elem;
+    int rank;
+    int64_t extents[4];
+} array_of;
+
+typedef struct subject {
+    const char *file, *kernel;
+    array_of arrays[5];
+    int count;
+    double scale; /* of a kernel that has one; 0: it has none */
+} subject;
+
+static const subject subjects[] = {
+    {"/kernels/matmul.qn",
+     "matmul_tiled",
+     {{"a", QN_BF16, 2, {72, 384}}, {"b", QN_BF16, 2, {384, 264}}, {"c", QN_BF16, 2, {72, 264}}},
+     3,
+     0},
+    {"/tests/data/fed.qn",
+     "converted",
+     {{"a", QN_F32, 2, {72, 384}}, {"b", QN_F32, 2, {384, 136}}, {"c", QN_F32, 2, {72, 136}}},
+     3,
+     0},
+    {"/kernels/attention.qn",
+     "attention",
+     {{"q", QN_BF16, 4, {1, 1, 128, 64}},
+      {"k", QN_BF16, 4, {1, 1, 596, 64}},
+      {"v", QN_BF16, 4, {1, 1, 596, 64}},
+      {"lse", QN_F32, 3, {1, 1, 128}},
+      {"o", QN_BF16, 4, {1, 1, 128, 64}}},
+     5,
+     0.125},
+};
 
 /* What orders one thread's work before another's. registers_* only ask for room. */
 static const char *const kinds[] = {"phases_ready(",   "__syncthreads(", "phase_wait(",  "phase_expect(",
@@ -46,27 +84,33 @@ static qn_status emit(const device *d, const tile_kernel *k, text *out, struct c
     return QN_OK;
 }
 
-typedef struct arrays {
-    uint16_t *a, *b;
-    uint16_t *c;
-} arrays;
-
-static uint16_t *numbers(int64_t count, int seed)
+static size_t bytes_of(const array_of *a)
 {
-    uint16_t *x = aligned_alloc(64, ((size_t)count * 2 + 127) / 64 * 64);
-    for (int64_t i = 0; x && i < count; i++) x[i] = bf16_from_double((double)((i * (5 + seed) + i / 3) % 5 - 2));
+    size_t bytes = (size_t)dtypes[a->elem].size_bytes;
+    for (int i = 0; i < a->rank; i++) bytes *= (size_t)a->extents[i];
+    return bytes;
+}
+
+/* Small whole numbers: sums are exact in every order. */
+static void *numbers(const array_of *a, int seed)
+{
+    size_t bytes = bytes_of(a), size = (size_t)dtypes[a->elem].size_bytes;
+    char *x = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    for (size_t i = 0; x && i < bytes / size; i++)
+        element_write((dtype)a->elem, x + i * size, (number){.f = (double)((i * (size_t)(5 + seed) + i / 3) % 5) - 2});
     return x;
 }
 
-/* Runs the product in a context of its own, on one multiprocessor, whose only block takes all tiles; false: it was refused
+/* Runs the kernel in a context of its own, on one multiprocessor, whose only block takes all tiles; false: it was refused
  * or something was found, the words are in *error. */
-static bool run(const arrays *x, bool backwards, qn_error *error)
+static bool run(const subject *s, void *const *data, emu_order order, qn_error *error)
 {
     qn_context *context = NULL;
     qn_module *module = NULL;
     qn_call *call = NULL;
     int slot;
-    const int64_t a[] = {ROWS, DEPTH}, b[] = {DEPTH, COLUMNS}, c[] = {ROWS, COLUMNS};
+    char path[512];
+    snprintf(path, sizeof(path), "%s%s", QUERN_ROOT, s->file);
     bool good = qn_context_open(&(qn_context_options){.no_cache = true}, &context, error) == QN_OK &&
                 context_slot(context, "emu", &slot, error) == QN_OK;
     if (good) {
@@ -74,61 +118,69 @@ static bool run(const arrays *x, bool backwards, qn_error *error)
         mutated.emit = emit;
         context->slots[slot].driver = &mutated;
         driver_emu.set_checked(context->slots[slot].device, true);
-        emu_vary(context->slots[slot].device, 1, backwards);
+        emu_vary(context->slots[slot].device, 1, order);
     }
-    memset(x->c, 0, sizeof(uint16_t) * ROWS * COLUMNS);
-    good = good && qn_module_load_file(context, QUERN_ROOT "/kernels/matmul.qn", &module, error) == QN_OK &&
-           qn_call_new(module, "matmul_tiled", &call, error) == QN_OK &&
-           qn_call_set_memory(call, "a", x->a, QN_BF16, 2, a, NULL, error) == QN_OK &&
-           qn_call_set_memory(call, "b", x->b, QN_BF16, 2, b, NULL, error) == QN_OK &&
-           qn_call_set_memory(call, "c", x->c, QN_BF16, 2, c, NULL, error) == QN_OK &&
-           qn_call_run(call, "emu", error) == QN_OK;
+    memset(data[s->count - 1], 0, bytes_of(&s->arrays[s->count - 1]));
+    good = good && qn_module_load_file(context, path, &module, error) == QN_OK &&
+           qn_call_new(module, s->kernel, &call, error) == QN_OK;
+    for (int i = 0; i < s->count && good; i++) {
+        const array_of *a = &s->arrays[i];
+        good = qn_call_set_memory(call, a->name, data[i], a->elem, a->rank, a->extents, NULL, error) == QN_OK;
+    }
+    if (s->scale) good = good && qn_call_set_float(call, "scale", s->scale, error) == QN_OK;
+    good = good && qn_call_run(call, "emu", error) == QN_OK;
     qn_call_free(call);
     qn_module_free(module);
     qn_context_close(context);
     return good;
 }
 
-static bool is_right(const arrays *x, const uint16_t *want, bool backwards, qn_error *error)
+/* Whoever runs first. */
+static bool is_right(const subject *s, void *const *data, const void *want, qn_error *error)
 {
-    return run(x, backwards, error) && !memcmp(want, x->c, sizeof(uint16_t) * ROWS * COLUMNS);
+    for (int order = 0; order < EMU_ORDERS; order++)
+        if (!run(s, data, (emu_order)order, error) ||
+            memcmp(want, data[s->count - 1], bytes_of(&s->arrays[s->count - 1])) != 0)
+            return false;
+    return true;
 }
 
-TEST(each_is_found)
+/* every: how far the statements that are tried are apart. */
+static void leave_out(const subject *s, int every, int first)
 {
     qn_error error = {0};
-    arrays x = {numbers(ROWS * DEPTH, 1), numbers(DEPTH * COLUMNS, 2), numbers(ROWS * COLUMNS, 0)};
-    uint16_t *want = numbers(ROWS * COLUMNS, 0);
-    const char *all = getenv("QUERN_MUTATIONS");
-    for (int i = 0; i < ROWS * COLUMNS; i++) {
-        double sum = 0; /* of small whole numbers: exact in every order */
-        for (int k = 0; k < DEPTH; k++)
-            sum += bf16_to_double(x.a[i / COLUMNS * DEPTH + k]) * bf16_to_double(x.b[k * COLUMNS + i % COLUMNS]);
-        want[i] = bf16_from_double(sum);
-    }
-    bool good = true; /* whole, it is right */
-    for (int backwards = 0; good && backwards < 2; backwards++) good = is_right(&x, want, backwards, &error);
-    if (!good) printf("%s\n", error.message);
+    void *data[COUNT(s->arrays)] = {0};
+    const array_of *out = &s->arrays[s->count - 1];
+    for (int i = 0; i < s->count; i++) data[i] = numbers(&s->arrays[i], i + 1);
+    void *want = numbers(out, 0);
+    bool good = run(s, data, EMU_IN_TURN, &error); /* whole, it is right: other tests compare it */
+    memcpy(want, data[s->count - 1], bytes_of(out));
+    good = good && is_right(s, data, want, &error);
+    if (!good) printf("%s: %s\n", s->kernel, error.message);
     EXPECT(good && statement_count > 10);
     int count = MINIMUM(statement_count, MOST), found = 0, tried = 0;
-    for (int i = 0; good && i < count; i++) {
-        if (!all && i % 9 != 3) continue; /* 12: the wait of one lane that the others have to hear of */
+    for (int i = first; good && i < count; i += every) {
         victim = i;
         /* The lanes of a warp run one after the other: what the first of them waits for is over for the others too,
-         * unless the last one runs first. */
-        bool quiet = is_right(&x, want, false, &error) && is_right(&x, want, true, &error);
-        if (quiet) printf("nobody misses statement %d: %s\n", i, left_out);
-        if (all) printf("note: %d %s: %.150s\n", i, left_out, quiet ? "-" : error.message);
+         * unless the last one runs first; warps that fill wait for those that multiply only if they run ahead. */
+        bool quiet = is_right(s, data, want, &error);
+        if (quiet) printf("%s: nobody misses statement %d: %s\n", s->kernel, i, left_out);
+        if (every == 1) printf("note: %d %s: %.150s\n", i, left_out, quiet ? "-" : error.message);
         EXPECT(!quiet);
         found += !quiet;
         tried++;
     }
     victim = -1;
-    printf("note: %d of %d statements left out, %d found\n", tried, count, found);
-    free(x.a);
-    free(x.b);
-    free(x.c);
+    printf("note: %s: %d of %d statements left out, %d found\n", s->kernel, tried, count, found);
+    for (int i = 0; i < s->count; i++) free(data[i]);
     free(want);
+}
+
+TEST(each_is_found)
+{
+    bool all = getenv("QUERN_MUTATIONS");
+    /* 12: the wait of one lane that the others have to hear of */
+    for (int i = 0; i < (all ? COUNT(subjects) : 1); i++) leave_out(&subjects[i], all ? 1 : 9, all ? 0 : 3);
 }
 
 TEST_MAIN(CASE(each_is_found))

@@ -30,7 +30,8 @@ typedef struct emu_device {
     compiler compiler;
     emu_engine *engine;
     cuda_target target;
-    bool checked, backwards;
+    bool checked;
+    emu_order order;
     pthread_mutex_t print_lock;
 } emu_device;
 
@@ -89,11 +90,11 @@ static void emu_set_checked(device *base, bool checked)
     d->checked = d->target.line_directives = checked;
 }
 
-void emu_vary(device *base, int units, bool backwards)
+void emu_vary(device *base, int units, emu_order order)
 {
     emu_device *d = (emu_device *)base;
     d->target.multiprocessors = units;
-    d->backwards = backwards;
+    d->order = order;
 }
 
 static void emu_choose_facts(const device *base, tile_kernel *k, const array_view *arrays, const launch_plan *plan)
@@ -363,7 +364,7 @@ static qn_status run_phase(emu_program *p, int phase, const array_view *arrays, 
                          .library_address = (const void *)p->library.first,
                          .print = print_words,
                          .print_context = d,
-                         .backwards = d->backwards,
+                         .order = d->order,
                          .checked = p->library.checked};
     for (int i = 0; i < 3; i++) {
         launch.grid[i] = (uint32_t)shape.grid[i];

@@ -15,6 +15,7 @@
 #define QUERN_DEVICE_EMU_ENGINE_H
 
 #include "base/base.h"
+#include "device/emu/order.h"
 
 #define EMU_STACK_BYTES ((size_t)256 << 10) /* also in the text's header */
 #define EMU_THREAD_BYTES 512                /* the upper end of a stack, where its thread lies; also there */
@@ -183,7 +184,7 @@ typedef struct emu_launch {
     void *print_context;
     /* The checked mode. */
     bool checked;
-    bool backwards; /* the last thread runs first, when a block begins and when a wait is over */
+    emu_order order; /* who runs first, when a block begins and when a wait is over */
     const emu_range *ranges;
     int range_count;
     /* Out. */

@@ -73,10 +73,15 @@ void emu_push_ready(emu_thread *t)
 
 emu_thread *emu_pop_ready(emu_block *b)
 {
-    emu_thread *t = b->ready;
+    emu_thread *t = b->ready, *before = NULL;
+    emu_order order = b->worker->launch->order;
     if (!t) return NULL;
-    b->ready = t->next;
-    if (!b->ready) b->ready_last = NULL;
+    if (order >= EMU_LOWEST_FIRST)
+        for (emu_thread *at = t; at->next; at = at->next)
+            if (order == EMU_LOWEST_FIRST ? at->next->number < t->number : at->next->number > t->number)
+                before = at, t = at->next;
+    *(before ? &before->next : &b->ready) = t->next;
+    if (!t->next) b->ready_last = before;
     return t;
 }
 

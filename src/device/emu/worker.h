@@ -122,7 +122,7 @@ struct emu_worker {
 /* Who comes at place n of `count` threads or lanes: nothing may depend on it. */
 static inline uint32_t emu_turn(const emu_block *b, int n, int count)
 {
-    return (uint32_t)(b->worker->launch->backwards ? count - 1 - n : n);
+    return (uint32_t)(b->worker->launch->order == EMU_BACKWARDS ? count - 1 - n : n);
 }
 
 /* emu/thread.c */
