@@ -27,11 +27,15 @@ FILE *open_for_reading(const char *path)
     struct stat about = {0};
     if (number < 0) return NULL;
     if (fstat(number, &about) || S_ISDIR(about.st_mode)) reason = EISDIR;
+    char byte;
+    ssize_t got = -1;
     if (S_ISFIFO(about.st_mode) && poll(&(struct pollfd){.fd = number, .events = POLLIN}, 1, WRITER_MS) == 0)
-        reason = ETIMEDOUT;
+        got = read(number, &byte, 1); /* a writer that says nothing yet is waited for: with one there is no end */
+    if (got == 0) reason = ETIMEDOUT;
     int flags = fcntl(number, F_GETFL);
     if (flags >= 0) (void)!fcntl(number, F_SETFL, flags & ~O_NONBLOCK);
     FILE *file = reason ? NULL : fdopen(number, "rb");
+    if (file && got == 1) ungetc((unsigned char)byte, file);
     if (file) return file;
     if (!reason) reason = errno;
     close(number);

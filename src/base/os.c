@@ -111,8 +111,12 @@ qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *s
     }
     int number = fileno(file), flags = fcntl(number, F_GETFL);
     if (fstat(number, &about) == 0 && S_ISDIR(about.st_mode)) wrong = "a folder, not a file";
-    if (S_ISFIFO(about.st_mode) && poll(&(struct pollfd){.fd = number, .events = POLLIN}, 1, WRITER_MS) == 0)
-        wrong = "a pipe that nobody writes to";
+    if (S_ISFIFO(about.st_mode) && poll(&(struct pollfd){.fd = number, .events = POLLIN}, 1, WRITER_MS) == 0) {
+        char byte; /* a writer that says nothing yet is waited for: with one there is no end of the file */
+        ssize_t got = read(number, &byte, 1);
+        if (got == 0) wrong = "a pipe that nobody writes to";
+        if (got == 1) ungetc((unsigned char)byte, file);
+    }
     if (wrong) {
         fclose(file);
         return error_set(error, QN_BAD_FILE, "%s is %s", path, wrong);

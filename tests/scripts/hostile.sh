@@ -139,6 +139,8 @@ timeout 20 "$quern" run nobody k --set n=3 >out 2>err &
 waiting=$!
 timeout 20 "$quern" run k.qn --set n=3 --device ref --edited nobody >out_edited 2>err_edited &
 waiting_edited=$!
+(sleep 3; echo "$kernel") | timeout 20 "$quern" run /dev/stdin k --set n=3 --device ref >out_slow 2>&1 &
+waiting_slow=$!
 (sleep 1; echo "$kernel") >late &
 holds "a pipe that is written to is read" timeout 20 "$quern" run late k --set n=3 --device ref
 for file in . /dev/zero /dev/null; do
@@ -149,6 +151,8 @@ done
 wait $waiting
 holds "a pipe that nobody writes to is not waited for" test $? = 2
 holds "... which is told" grep -q 'nobody is a pipe that nobody writes to' err
+wait $waiting_slow; code=$?
+holds "a pipe whose writer thinks for long is waited for: $(cat out_slow)" test "$code" = 0
 wait $waiting_edited
 holds "... nor one of a schedule" test $? = 2
 
