@@ -118,6 +118,7 @@ void gather_put_operands(emitter *e, const char *function, const matrix *left, c
 /* The distances of `count` positions from `start` on of an axis with digits, as text: a pointer to a table of them. */
 const char *gather_places(emitter *e, const axis_digits *d, const char *start, const char *count);
 matrix dot_operand_matrix(emitter *e, value v);
+matrix dot_scale_matrix(emitter *e, value v); /* of an operand that has a scale */
 /* NAME_first and NAME_last shrink to what the operand has along one of its axes. */
 void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis);
 void emit_dot(emitter *e, tile_op *op);

@@ -205,12 +205,22 @@ static int split_operand(dot_work *w, int side, unsigned along)
     return 0;
 }
 
+/* Products of f32 multiply an operand with numbers along k as it leaves shared memory, unless matrix units take its terms. */
+static bool can_scale(const dot_work *w, int side)
+{
+    const graph_node *dot = graph_get(w->b->g, w->dot);
+    dot_sizes size = dot_find_sizes(w);
+    dtype elem = graph_get(w->b->g, dot->inputs[side])->elem;
+    dot_choose_way(w->b->options, elem, (product_way)dot->attr.index, &size);
+    return elem == DT_F32 && !size.terms && w->t->terms[w->terms[1 - side]].kind == TERM_ACCESS;
+}
+
 /* On a GPU an operand u v that comes from much less than itself (an outer product of rows) is never written out:
  * - the sum over (i, j) of u[i] v[j] w[i, j] is the sum over i of u[i] times a product along j that reads v where it lies;
- * - of a shallow product, the sum over r of u[i, r] v[j, r] w[r] multiplies u into the other operand, a tile at a time. */
+ * - the sum over r of u[i, r] v[j, r] w[r] is, for each i, a product along r of v, scaled, and w. */
 static bool can_compute(dot_work *w, int side)
 {
-    enum { LONG = 16, SHALLOW = 256, FEW = 64 /* H200, 186624 x 512 x 128 with Adam: 2.03 ms instead of 0.82 */ };
+    enum { LONG = 16 };
     const trace *t = w->t;
     int id = w->terms[side];
     if (w->top != w->dot || dot_pair_count(w) > 1 || !is_spread(t, id, space_count(&t->space, t->terms[id].axes)))
@@ -218,12 +228,9 @@ static bool can_compute(dot_work *w, int side)
     unsigned depth = last_of(w, CLASS_DEPTH), own = last_of(w, side ? CLASS_COLUMNS : CLASS_ROWS);
     if (space_count(&t->space, depth) >= LONG) w->factors[side] = split_operand(w, side, depth);
     if (w->factors[side]) return true;
-    bool shallow = space_count(&t->space, w->classes[CLASS_DEPTH]) <= SHALLOW &&
-                   space_count(&t->space, w->classes[side ? CLASS_ROWS : CLASS_COLUMNS]) <= FEW,
-         long_enough = space_count(&t->space, own) >= LONG;
-    if (shallow && long_enough && t->terms[w->terms[1 - side]].kind == TERM_ACCESS)
-        w->scales[1 - side] = split_operand(w, side, own);
-    return w->scales[1 - side];
+    if (space_count(&t->space, own) < LONG || !can_scale(w, side)) return false;
+    w->scales[side] = split_operand(w, side, own);
+    return w->scales[side] && t->terms[w->scales[side]].kind == TERM_ACCESS;
 }
 
 /* What stands before an operand is computed again by every program that reads it, and it is not read straight from its

@@ -39,11 +39,6 @@ dot_tiles dot_find_tiles(const dot_work *w, dtype elem, const dot_sizes *size)
         t.columns = 64;
         t.warps = 4;
     }
-    if (w->scales[0] ||
-        w->scales[1]) { /* two steps on their way beside a deep one that is computed: two blocks have room */
-        t.depth = 64;
-        t.stages = 3;
-    }
     return t;
 }
 
@@ -102,10 +97,11 @@ void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]
 }
 
 /* Programs that follow each other share what they read. Down the rows that is the right operand, and the left one is read
- * again for every column of tiles: once only, across the columns, where it is too long for the L2 and time is the memory's. */
+ * again for every column of tiles: once only, across the columns, where it is too long for the L2 and time is the memory's.
+ * Of one that is computed from much less both are in the L2: across, what follows walks through whole rows of memory. */
 bool dot_reads_rows_once(const dot_work *w, dtype elem, const dot_sizes *size)
 {
     enum { CACHED_BYTES = 16 << 20 };
-    bool longer = size->rows > 4 * size->columns && size->columns > w->tiles.columns;
-    return longer && is_short(w, size) && size->rows * size->depth * dtypes[elem].size_bytes > CACHED_BYTES;
+    bool longer = size->rows > 4 * size->columns && size->rows * size->depth * dtypes[elem].size_bytes > CACHED_BYTES;
+    return (longer || w->scales[0]) && size->columns > w->tiles.columns && is_short(w, size);
 }

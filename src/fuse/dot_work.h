@@ -34,7 +34,7 @@ typedef struct dot_work {
     bool *after;              /* by local: it comes after the product */
     int terms[4], sums;       /* operands, by pair and side; the product */
     int factors[2];           /* by side: a term that the sums along the innermost axis of K are multiplied with */
-    int scales[2];            /* by side: a term that the operand is multiplied with */
+    int scales[2];            /* by side: a term that the operand is multiplied with as it is read */
     int pair;                 /* of operands: whose axes of K are in `depth` and `tile_axis` */
     dot_gathered gathered[2]; /* operands, where `whole` */
     bool whole;               /* M, N and K are one kernel axis each, and operands are gathered */

@@ -22,6 +22,7 @@ void survey_open(survey *e, int phase)
     e->uses = ARENA_ARRAY(e->memory, int, count);
     e->force = ARENA_ARRAY(e->memory, bool, count);
     e->rounds = ARENA_ARRAY(e->memory, bool, count);
+    e->scales = ARENA_ARRAY(e->memory, tile_op *, count);
     e->seen = ARENA_ARRAY(e->memory, int, count);
     e->seen_at = ARENA_ARRAY(e->memory, place, count);
     e->at_launch = ARENA_ARRAY(e->memory, signed char, count);

@@ -78,10 +78,20 @@ static tile_op *definition_of_operand(const survey *e, value *v, bool rounded)
     return value_is_virtual(e, *v) ? tile_def(e->k, *v) : NULL;
 }
 
+/* What is multiplied with a scale that the product knows of. */
+static tile_op *before_scale(const survey *e, const tile_op *op, const tile_op *scale)
+{
+    const tile_op *second = tile_def(e->k, op->operands[1]);
+    bool last = second == scale || (second->code == OP_BROADCAST && tile_def(e->k, second->operands[0]) == scale);
+    value v = op->operands[last ? 0 : 1];
+    return value_is_virtual(e, v) ? tile_def(e->k, v) : NULL;
+}
+
 bool dot_operand_is_direct(const survey *e, value v, tile_op **load, bool *swapped)
 {
     *swapped = false;
     bool rounded = e->rounds && e->rounds[v];
+    const tile_op *scale = e->scales[v];
     tile_op *op = definition_of_operand(e, &v, rounded);
     int rank = e->k->values[v].type.rank;
     if (op && op->code == OP_PERMUTE && op->attr.axes[rank - 1] == rank - 2 && op->attr.axes[rank - 2] == rank - 1) {
@@ -97,6 +107,7 @@ bool dot_operand_is_direct(const survey *e, value v, tile_op **load, bool *swapp
         v = op->operands[1];
         op = definition_of_operand(e, &v, rounded);
     }
+    if (op && op->code == OP_MUL && scale) op = before_scale(e, op, scale);
     if (!op || op->code != OP_LOAD || op->attr.access.mask_count) return false;
     const struct access *a = &op->attr.access;
     int operand = a->first_index;
@@ -123,23 +134,29 @@ static bool is_of_block(const tile_block *b, value v)
     return false;
 }
 
-/* An operand that the loop moves along one axis of the tile only, by the whole tile in each turn. */
-static bool operand_follows(const survey *e, value v, const tile_block *body, int axis)
+/* A load that the loop moves along one axis of its tile only, by the whole tile in each turn. */
+static bool load_follows(const survey *e, const tile_op *load, const tile_block *body, int axis)
 {
-    tile_op *load;
-    bool swapped;
-    if (!dot_operand_is_direct(e, v, &load, &swapped) || e->written[load->attr.access.array]) return false;
     const struct access *a = &load->attr.access;
     bool found = false;
     for (int i = 0, operand = a->first_index; i < a->rank; i++) {
         value start = load->operands[operand];
-        if (a->kind[i] == INDEX_SLICE && a->result_axis[i] == (swapped ? 1 - axis : axis))
+        if (a->kind[i] == INDEX_SLICE && a->result_axis[i] == axis)
             found = start == body->args[0] && is_one(e, load->operands[operand + 1]);
         else if (is_of_block(body, start))
             return false;
         operand += a->kind[i] == INDEX_SLICE ? 2 : 1;
     }
-    return found;
+    return found && !e->written[a->array];
+}
+
+static bool operand_follows(const survey *e, value v, const tile_block *body, int axis)
+{
+    tile_op *load;
+    bool swapped;
+    if (!dot_operand_is_direct(e, v, &load, &swapped)) return false;
+    if (swapped) axis = 1 - axis;
+    return load_follows(e, load, body, axis) && (!e->scales[v] || load_follows(e, e->scales[v], body, axis));
 }
 
 tile_op *loop_is_product(const survey *e, const tile_op *loop)
@@ -153,7 +170,8 @@ tile_op *loop_is_product(const survey *e, const tile_op *loop)
             dot = op;
         else if (op->code != OP_YIELD && op->code != OP_LOAD && op->code != OP_BOUND && op->code != OP_AND &&
                  op->code != OP_SELECT && op->code != OP_BROADCAST && op->code != OP_PERMUTE && op->code != OP_CONST &&
-                 op->code != OP_TF32)
+                 op->code != OP_TF32 &&
+                 op->code != OP_MUL /* of an operand, which it makes no slice unless it is its scale */)
             return NULL;
     }
     const tile_op *yield = body->ops[body->op_count - 1];

@@ -37,7 +37,7 @@ static void take_ring(const survey *e, product *p, int64_t ring_bytes)
     p->chunks = p->rows + p->columns <= 128 ? 8 : 4;
     int64_t stage = (int64_t)(p->rows + p->columns) * p->chunks * 16;
     p->stages = ring_stages(e, stage, ring_bytes);
-    p->room_bytes = stage * p->stages;
+    p->room_bytes = (stage + (p->scaled < 0 ? 0 : p->chunks * 16)) * p->stages;
 }
 
 static void matrix_product(const survey *e, int64_t m, int64_t n, product *p)
@@ -92,6 +92,15 @@ static void ring_product(const survey *e, int64_t m, int64_t n, product *p)
     take_ring(e, p, RING_BYTES / 2);
 }
 
+static int scaled_side(const survey *e, const tile_op *op)
+{
+    tile_op *load;
+    bool swapped;
+    for (int side = 0; side < 2; side++)
+        if (e->scales[op->operands[side]] && dot_operand_is_direct(e, op->operands[side], &load, &swapped)) return side;
+    return -1;
+}
+
 bool product_choose(const survey *e, const tile_op *op, int threads, product *out)
 {
     const spread *c = e->spread;
@@ -100,6 +109,7 @@ bool product_choose(const survey *e, const tile_op *op, int threads, product *ou
     int64_t m = dimension_bound(e, ta.dims[ta.rank - 2]), n = dimension_bound(e, tb.dims[ta.rank - 1]);
     bool halves = ta.elem == DT_F16 || ta.elem == DT_BF16;
     *out = (product){.elem = ta.elem, .tf32 = e->rounds[op->operands[0]], .threads = threads};
+    out->scaled = scaled_side(e, op);
     if (out->tf32 || (halves && c->machine.arch >= 80))
         matrix_product(e, m, n, out);
     else if (ta.elem == DT_F32 && c->machine.arch >= 80)
@@ -134,6 +144,8 @@ void product_mark(survey *e, const tile_op *op)
     value a = op->operands[0], b = op->operands[1];
     if (e->spread->machine.arch < 80 || e->uses[a] != 1 || e->uses[b] != 1) return;
     if (is_rounded(e, a) && is_rounded(e, b)) e->rounds[a] = e->rounds[b] = true;
+    e->scales[a] = scale_find(e, a, 0);
+    if (!e->scales[a]) e->scales[b] = scale_find(e, b, 1);
 }
 
 /* The product that carried tile `number` of a loop is for alone; NULL: something else is done with it. */

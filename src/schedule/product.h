@@ -18,6 +18,7 @@ typedef struct product {
     int rows, columns, sums; /* of a tile; of a thread */
     int down, across;        /* parts that warps (MATRIX) or threads have */
     int threads, stages, chunks;
+    int scaled; /* the side whose operand is a slice with a scale; -1: none is */
     int64_t room_bytes;
 } product;
 
@@ -37,7 +38,9 @@ typedef struct gather_product {
 } gather_product;
 
 void product_mark(survey *e,
-                  const tile_op *op); /* operands that it rounds to tf32 itself, before anything is planned */
+                  const tile_op *op); /* operands that it rounds to tf32 or scales itself, before anything is planned */
+/* scale.c */
+tile_op *scale_find(const survey *e, value v, int side); /* a load of numbers, one for each k, or NULL */
 /* Is one of the operands a slice of an array with digits? */
 bool gather_is_wanted(const survey *e, const tile_op *dot);
 bool gather_is_on_units(const survey *e, const tile_op *dot); /* f32 that may be rounded goes to the matrix units */

@@ -90,7 +90,9 @@ typedef struct survey {
     bool *written, *read;          /* by parameter: some op of this phase does */
     buffer *buffers;               /* [0] unused */
     int buffer_count, buffer_capacity;
-    bool *rounds;    /* by value: operands of products that round to tf32 themselves; NULL: no product does */
+    bool *rounds; /* by value: operands of products that round to tf32 themselves; NULL: no product does */
+    tile_op *
+        *scales; /* by value: the numbers, one for each k, that an operand of a product is multiplied with; or NULL */
     int pass_number; /* of the pass that is looked at or printed */
     int time;        /* counts the items of the plan */
     int dot_room;    /* the buffer that products share, 0: none so far */

@@ -57,6 +57,19 @@ static const char source[] =
     "    }\n"
     "    c[i : 32][j : 32] = acc;\n"
     "}\n"
+    "kernel factors(in float a[M][K], in float b[K][N], out float c[M][N])\n"
+    "    launch (cdiv(M, 32), cdiv(N, 32))\n"
+    "{\n"
+    "    int i = program(0) * 32, j = program(1) * 32;\n"
+    "    tile float left[32][32] = 0, right[32][32] = 0, plain[32][32] = 0;\n"
+    "    for (int k = 0; k < K; k += 16)\n"
+    "        left += dot(tf32(a[i : 32][k : 16] * a[0][][k : 16]), tf32(b[k : 16][j : 32]));\n"
+    "    for (int k = 0; k < K; k += 16)\n"
+    "        right += dot(tf32(a[i : 32][k : 16]), tf32(b[k : 16][0][] * b[k : 16][j : 32]));\n"
+    "    for (int k = 0; k < K; k += 16)\n"
+    "        plain += dot(a[i : 32][k : 16] * a[0][][k : 16], b[k : 16][j : 32]);\n"
+    "    c[i : 32][j : 32] = left + 3 * right + 5 * plain;\n"
+    "}\n"
     "kernel steps(in T a[M][K], in T b[K][N], out float c[M][N])\n"
     "    launch (cdiv(M, 16), cdiv(N, 16)) types (T in {float, f16, bf16})\n"
     "{\n"
@@ -156,6 +169,7 @@ KERNEL_TEST(wide, {DT_F64})
 KERNEL_TEST(bytes, {DT_I8, DT_U8})
 KERNEL_TEST(turned, {DT_F32, DT_BF16})
 KERNEL_TEST(scaled, {DT_F32, DT_F16})
+KERNEL_TEST(factors, {DT_F32})
 KERNEL_TEST(steps, {DT_F32, DT_BF16})
 KERNEL_TEST(batches, {DT_F32, DT_BF16})
 KERNEL_TEST(rounded, {DT_F32})
@@ -177,5 +191,5 @@ TEST(close_module)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_module), CASE(tiled), CASE(wide), CASE(bytes), CASE(turned), CASE(scaled), CASE(steps),
-          CASE(batches), CASE(rounded), CASE(whole), CASE(close_module))
+TEST_MAIN(CASE(open_module), CASE(tiled), CASE(wide), CASE(bytes), CASE(turned), CASE(scaled), CASE(factors),
+          CASE(steps), CASE(batches), CASE(rounded), CASE(whole), CASE(close_module))

@@ -118,6 +118,11 @@ matrix dot_operand_matrix(emitter *e, value v)
     return turned;
 }
 
+matrix dot_scale_matrix(emitter *e, value v)
+{
+    return direct_matrix(e, e->survey->scales[v]);
+}
+
 void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis)
 {
     const char *first = m->limits[axis][0], *last = m->limits[axis][1];

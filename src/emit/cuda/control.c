@@ -193,8 +193,7 @@ static void emit_dot_item(emitter *e, tile_op *op)
         bool swapped;
         value v = op->operands[i];
         if (dot_operand_is_direct(e->survey, v, &load, &swapped)) {
-            hazard_by_many(e, load);
-            e->array_used[load->attr.access.array] = true;
+            dot_note_reads(e, v, load);
             continue;
         }
         tile_op *def = tile_def(e->k, v);

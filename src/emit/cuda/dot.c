@@ -48,12 +48,13 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
                                      truth(is_unit(left->strides[rank - 1]) || !is_unit(left->strides[rank - 2])),
                                      truth(is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1])),
                                      truth(global[0]), truth(global[1]));
+    const char *scale = p->scaled < 0 ? "" : p->scaled ? ", dot_scale<false>" : ", dot_scale<true>";
     if (p->kind == PRODUCT_RING)
-        return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %d, %d>", need(e, "product_f32"), p->rows, p->columns,
-                           p->down, p->across, places, p->stages, p->chunks);
-    return arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %d, %d>",
+        return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %d, %d%s>", need(e, "product_f32"), p->rows, p->columns,
+                           p->down, p->across, places, p->stages, p->chunks, scale);
+    return arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %s, %d, %d%s>",
                        need(e, "product_%s", p->tf32 ? "tf32" : memory_name(p->elem)), p->rows, p->columns, p->down,
-                       p->across, p->threads, places, p->stages, p->chunks);
+                       p->across, p->threads, places, p->stages, p->chunks, scale);
 }
 
 static const char *room_for(emitter *e, int64_t bytes)
@@ -63,15 +64,23 @@ static const char *room_for(emitter *e, int64_t bytes)
     return buffer_touch(e, e->survey->dot_room);
 }
 
+/* The side of a product whose operand is a slice with a scale; -1: none is. */
+static int scaled_side(const emitter *e, const tile_op *op)
+{
+    product p;
+    return product_choose(e->survey, op, e->cuda->spread->team.threads, &p) ? p.scaled : -1;
+}
+
 static const char *sum_type(dtype t)
 {
     return t == DT_F64 ? "double" : t == DT_I8 || t == DT_U8 ? "int" : "float";
 }
 
 /* The first and last position of each of m, n, k that both operands have. */
-static void put_reach(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[2],
-                      const char *depth)
+static void put_reach(emitter *e, const tile_op *op, const matrix *left, const matrix *right, int rank,
+                      const int64_t extents[2], const char *depth)
 {
+    int scaled = scaled_side(e, op);
     put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;",
         extent_text(e, extents[0]), extent_text(e, extents[1]), depth);
     dot_put_limit(e, "m", left, rank - 2);
@@ -80,6 +89,10 @@ static void put_reach(emitter *e, const matrix *left, const matrix *right, int r
     dot_put_limit(e, "n", right, rank - 1);
     if (left->ok) put(e, "if (!(%s)) k_last = 0;", left->ok);
     if (right->ok) put(e, "if (!(%s)) k_last = 0;", right->ok);
+    if (scaled < 0) return;
+    matrix scale = dot_scale_matrix(e, op->operands[scaled]);
+    dot_put_limit(e, "k", &scale, scaled ? 0 : 1);
+    if (scale.ok) put(e, "if (!(%s)) k_last = 0;", scale.ok);
 }
 
 /* What the batch number must satisfy for both operands to have it; "" if it always does. */
@@ -94,9 +107,15 @@ static const char *batch_test(emitter *e, const matrix *left, const matrix *righ
     return words;
 }
 
-static void put_add(emitter *e, const char *class, const char *sums, const matrix *left, const matrix *right, int rank,
-                    const char *room, bool parts)
+static void put_add(emitter *e, const tile_op *op, const char *class, const char *sums, const matrix *left,
+                    const matrix *right, int rank, const char *room, bool parts)
 {
+    int scaled = scaled_side(e, op);
+    const char *by = "";
+    if (scaled >= 0) {
+        matrix scale = dot_scale_matrix(e, op->operands[scaled]);
+        by = arena_print(e->memory, ", {%s, %s}", scale.pointer, scale.strides[scaled ? 0 : 1]);
+    }
     const char *a_row = left->strides[rank - 2], *a_column = left->strides[rank - 1];
     const char *b_row = right->strides[rank - 2], *b_column = right->strides[rank - 1];
     put(e,
@@ -104,8 +123,8 @@ static void put_add(emitter *e, const char *class, const char *sums, const matri
         parts ? " - top" : "", parts ? " - top" : "", parts ? " - left" : "", parts ? " - left" : "");
     put(e, "%s::add(%s, %s%s, %s, %s,", class, sums, left->pointer,
         parts ? arena_print(e->memory, " + top * %s", a_row) : "", a_row, a_column);
-    put(e, "    %s%s, %s, %s, of_a, of_b, %s, thread);", right->pointer,
-        parts ? arena_print(e->memory, " + left * %s", b_column) : "", b_row, b_column, room);
+    put(e, "    %s%s, %s, %s, of_a, of_b, %s, thread%s);", right->pointer,
+        parts ? arena_print(e->memory, " + left * %s", b_column) : "", b_row, b_column, room, by);
 }
 
 static void put_plain(emitter *e, const tile_op *op, const matrix *left, const matrix *right, const matrix *sum,
@@ -133,7 +152,7 @@ static void put_tiles(emitter *e, const tile_op *op, const product *p, const mat
     e->depth += 2;
     put(e, "%s sums[product::COUNT];", sum_type(type.elem));
     put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
-    put_add(e, "product", "sums", left, right, rank, room, true);
+    put_add(e, op, "product", "sums", left, right, rank, room, true);
     put(e, "%s<product>(sums, %s, %s, top, left, %s, %s, %s, thread);", need(e, "dot_finish"), sum->pointer,
         sum->strides[rank - 2], m, n, clear ? "true" : "false");
     e->depth -= 2;
@@ -163,6 +182,15 @@ static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const
     put(e, "    }");
 }
 
+void dot_note_reads(emitter *e, value v, tile_op *load)
+{
+    tile_op *const loads[2] = {load, e->survey->scales[v]};
+    for (int i = 0; i < 2 && loads[i]; i++) {
+        hazard_by_many(e, loads[i]);
+        e->array_used[loads[i]->attr.access.array] = true;
+    }
+}
+
 void emit_cuda_dot(emitter *e, tile_op *op)
 {
     value result = op->results[0];
@@ -174,14 +202,14 @@ void emit_cuda_dot(emitter *e, tile_op *op)
     bool has_product = product_choose(e->survey, op, e->cuda->spread->team.threads, &p);
     put(e, "{");
     e->depth++;
-    put_reach(e, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
+    put_reach(e, op, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
     if (gather_is_wanted(e->survey, op)) {
         matrix sum = dot_operand_matrix(e, result);
         put_gathered(e, op, &sum, extents, op->operand_count < 3);
     } else if (e->cuda->resident[result]) {
         CHECK(has_product);
         e->cuda->resident[result] = product_type(e, op, &p, &left, &right);
-        put_add(e, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
+        put_add(e, op, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
                 &right, rank, room_for(e, p.room_bytes), false);
     } else {
         matrix sum = dot_operand_matrix(e, result);
@@ -258,8 +286,7 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
         tile_op *load;
         bool swapped;
         CHECK(dot_operand_is_direct(e->survey, dot->operands[i], &load, &swapped));
-        e->array_used[load->attr.access.array] = true;
-        hazard_by_many(e, load);
+        dot_note_reads(e, dot->operands[i], load);
     }
     hazard_buffer(e, number, true);
     hazard_commit(e);
@@ -270,7 +297,7 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
     matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
     matrix sum = dot_operand_matrix(e, dot->results[0]);
     product p;
-    put_reach(e, &left, &right, 2, type.dims, "depth");
+    put_reach(e, dot, &left, &right, 2, type.dims, "depth");
     if (gather_is_wanted(e->survey, dot))
         put_gathered(e, dot, &sum, type.dims, from_zero);
     else if (product_choose(e->survey, dot, e->cuda->spread->team.threads, &p))

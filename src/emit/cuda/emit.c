@@ -248,13 +248,14 @@ static void put_programs(emitter *e, int axes)
         put(e, "const long in_run = program - run_first * frame.programs[1];");
         put(e, "const long program0 = run_first + in_run %% run_rows, program1 = in_run / run_rows, program2 = 0;");
     } else {
-        /* 64-bit division takes some hundred instructions: only where the counts need it. */
-        put(e, "const long per_row = program_count >> 31 ? program / frame.programs[0]");
+        /* 64-bit division takes some hundred instructions, 32-bit some twenty: only where the counts need it. */
+        put(e, "const long per_row = frame.programs[0] == 1    ? program");
+        put(e, "                     : program_count >> 31 ? program / frame.programs[0]");
         put(e, "                                           : (long)((unsigned)program / (unsigned)frame.programs[0]);");
         put(e, "const long program0 = program - per_row * frame.programs[0];");
         put(e, "const long program2 = %s;",
-            axes > 2 ? "program_count >> 31 ? per_row / frame.programs[1] : (long)((unsigned)per_row / "
-                       "(unsigned)frame.programs[1])"
+            axes > 2 ? "frame.programs[1] == 1 ? per_row : program_count >> 31 ? per_row / frame.programs[1] : "
+                       "(long)((unsigned)per_row / (unsigned)frame.programs[1])"
                      : "0");
         put(e, "const long program1 = per_row%s;", axes > 2 ? " - program2 * frame.programs[1]" : "");
     }

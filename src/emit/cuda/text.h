@@ -45,6 +45,7 @@ const char *cuda_fold_step(emitter *e, fold_kind fold, dtype t, const char *a, c
  * memory or scratch, row-major, named by buffer_name; the result is added into its own buffer (already holding the third
  * operand; else the op clears it). All threads of the team call it at once; barriers around it are the caller's. */
 void emit_cuda_dot(emitter *e, tile_op *op);
+void dot_note_reads(emitter *e, value v, tile_op *load); /* of an operand that is a slice: what it is read from */
 /* A FOR that is one deeper product (loop_is_product). */
 void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero);
 /* Around another FOR: accumulators that only products add to are in registers meanwhile. leave takes what enter gave. */

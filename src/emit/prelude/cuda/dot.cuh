@@ -143,13 +143,41 @@ template <class E, int ROWS, int CHUNKS, int THREADS, bool INNER, bool GLOBAL> s
     }
 };
 
+//@ part dot_scale
+//@ needs dot_tile copy_async
+/* What an operand is multiplied with as it leaves shared memory: nothing, or a number for each step of k, which lies behind
+ * the operands of its step. */
+struct dot_unscaled {
+    enum {
+        LEFT = 0,
+        RIGHT = 0,
+        BYTES = 0 /* for each step of k */
+    };
+    INLINE void step(const dot_unscaled &, unsigned char *, dot_range, long, int, int) {}
+};
+template <bool OF_LEFT> struct dot_scale {
+    enum {
+        LEFT = OF_LEFT,
+        RIGHT = !OF_LEFT,
+        BYTES = 4
+    };
+    const float *p;
+    long stride;
+    INLINE void step(const dot_scale &s, unsigned char *room, dot_range range, long k, int steps, int thread)
+    {
+        const bool there = k + thread >= range.k_first && k + thread < range.k_last;
+        if (thread < steps)
+            copy_async_few<4>(room + thread * 4, there ? s.p + (k + thread) * s.stride : s.p, there ? 4 : 0);
+    }
+};
+
 //@ part dot_ring
-//@ needs dot_feed
+//@ needs dot_feed dot_scale
 /* Adds a product P to its sums: the operands come through a ring of P::STEPS steps of k in shared memory, and P
  * multiplies one while the next ones are on their way. */
 template <class P>
 INLINE void dot_ring(float *sums, const void *a, long a_row, long a_column, const void *b, long b_row, long b_column,
-                     dot_range of_a, dot_range of_b, unsigned char *room, int thread)
+                     dot_range of_a, dot_range of_b, unsigned char *room, int thread, typename P::scale by)
 {
     typedef typename P::element element;
     dot_meet(of_a, of_b);
@@ -171,6 +199,7 @@ INLINE void dot_ring(float *sums, const void *a, long a_row, long a_column, cons
             unsigned char *const stage = room + to * P::STEP_BYTES;
             first.step(first, stage, of_a, start + (long)next * P::BK, thread);
             second.step(second, stage + P::A_BYTES, of_b, start + (long)next * P::BK, thread);
+            by.step(by, stage + P::SCALE_AT, of_a, start + (long)next * P::BK, P::BK, thread);
             to = to + 1 < P::STEPS ? to + 1 : 0;
         }
         copy_commit();
@@ -202,7 +231,7 @@ INLINE void dot_ring(float *sums, const void *a, long a_row, long a_column, cons
  * A_INNER, B_INNER: along k the operand's elements lie side by side (else along m or n). A step is CHUNKS * 16 bytes
  * of k; STAGES steps are in shared memory or on their way. */
 template <int TM, int TN, int DOWN, int ACROSS, int THREADS, bool A_INNER, bool B_INNER, bool A_GLOBAL,
-          bool B_GLOBAL, int STAGES, int CHUNKS>
+          bool B_GLOBAL, int STAGES, int CHUNKS, class SCALE = dot_unscaled>
 struct product_$t {
     typedef $e element;
     enum {
@@ -213,13 +242,15 @@ struct product_$t {
         COUNT = FM * FN * 4,
         STEPS = STAGES,
         A_BYTES = TM * CHUNKS * 16,
-        STEP_BYTES = (TM + TN) * CHUNKS * 16,
+        SCALE_AT = (TM + TN) * CHUNKS * 16,
+        STEP_BYTES = SCALE_AT + BK * SCALE::BYTES,
         OWNERS = DOWN * ACROSS * 32, /* threads with a share of the result */
         TURNS = THREADS / OWNERS,
         SPLIT = TURNS >= 4 && CHUNKS >= 8 ? 4 : TURNS >= 2 ? 2 : 1, /* warps that take turns along k */
         BUSY = SPLIT * TM * TN * 4 <= STEPS * STEP_BYTES ? OWNERS * SPLIT : OWNERS
     };
     typedef float sum;
+    typedef SCALE scale;
     typedef dot_feed<element, TM, CHUNKS, THREADS, A_INNER, A_GLOBAL> feed_a;
     typedef dot_feed<element, TN, CHUNKS, THREADS, B_INNER, B_GLOBAL> feed_b;
     INLINE bool works(int thread)
@@ -238,6 +269,7 @@ struct product_$t {
     INLINE void multiply(float *sums, const unsigned char *at, int thread)
     {
         const unsigned char *const bt = at + A_BYTES;
+        const float *const factors = (const float *)(at + SCALE_AT);
         const int warp = thread % OWNERS / 32, lane = thread % 32, top = warp / ACROSS * FM * 16,
                   left = warp % ACROSS * FN * 8;
 #pragma unroll
@@ -250,6 +282,7 @@ struct product_$t {
                     load_straight_$t<true, CHUNKS>(x[f], at, k, top + f * 16, lane);
                 else
                     load_turned_$t<true, TM>(x[f], at, k, top + f * 16, lane);
+                ready_$t<true, SCALE::LEFT>(x[f], factors + k, lane);
             }
 #pragma unroll
             for (int f = 0; f < FN; f += 2) {
@@ -257,6 +290,7 @@ struct product_$t {
                     load_straight_$t<false, CHUNKS>(y, bt, k, left + f * 8, lane);
                 else
                     load_turned_$t<false, TN>(y, bt, k, left + f * 8, lane);
+                ready_$t<false, SCALE::RIGHT>(y, factors + k, lane);
 #pragma unroll
                 for (int i = 0; i < 2 * FM; i++)
                     mma_$t(sums + (i / 2 * FN + f + i % 2) * 4, x[i / 2], y + i % 2 * 2);
@@ -264,9 +298,9 @@ struct product_$t {
         }
     }
     INLINE void add(float *sums, const void *a, long a_row, long a_column, const void *b, long b_row,
-                    long b_column, dot_range of_a, dot_range of_b, unsigned char *room, int thread)
+                    long b_column, dot_range of_a, dot_range of_b, unsigned char *room, int thread, SCALE by = SCALE())
     {
-        dot_ring<product_$t>(sums, a, a_row, a_column, b, b_row, b_column, of_a, of_b, room, thread);
+        dot_ring<product_$t>(sums, a, a_row, a_column, b, b_row, b_column, of_a, of_b, room, thread, by);
     }
 };
 
@@ -276,7 +310,7 @@ struct product_$t {
  * threads. Four steps of k at a time come out of shared memory: of an operand whose elements lie side by side along k
  * as one chunk for each row, of another one as a run of rows for each k. */
 template <int TM, int TN, int TY, int TX, bool A_INNER, bool B_INNER, bool A_GLOBAL, bool B_GLOBAL, int STAGES,
-          int CHUNKS>
+          int CHUNKS, class SCALE = dot_unscaled>
 struct product_f32 {
     enum {
         THREADS = TY * TX,
@@ -291,9 +325,11 @@ struct product_f32 {
         OWNERS = THREADS,
         BUSY = THREADS,
         A_BYTES = TM * CHUNKS * 16,
-        STEP_BYTES = (TM + TN) * CHUNKS * 16
+        SCALE_AT = (TM + TN) * CHUNKS * 16,
+        STEP_BYTES = SCALE_AT + BK * SCALE::BYTES
     };
     typedef float sum;
+    typedef SCALE scale;
     typedef unsigned element;
     typedef dot_feed<element, TM, CHUNKS, THREADS, A_INNER, A_GLOBAL> feed_a;
     typedef dot_feed<element, TN, CHUNKS, THREADS, B_INNER, B_GLOBAL> feed_b;
@@ -335,15 +371,21 @@ struct product_f32 {
             load<TM, RM, VM, A_INNER, TY>(x, stage, chunk, thread / TX);
             load<TN, RN, VN, B_INNER, TX>(y, stage + A_BYTES, chunk, thread % TX);
 #pragma unroll
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < 4; k++) {
+                const float factor = SCALE::BYTES ? ((const float *)(stage + SCALE_AT))[chunk * 4 + k] : 1;
+#pragma unroll
+                for (int i = 0; i < RM && SCALE::LEFT; i++) x[k][i] *= factor;
+#pragma unroll
+                for (int i = 0; i < RN && SCALE::RIGHT; i++) y[k][i] *= factor;
 #pragma unroll
                 for (int i = 0; i < COUNT; i++) sums[i] += x[k][i / RN] * y[k][i % RN];
+            }
         }
     }
     INLINE void add(float *sums, const void *a, long a_row, long a_column, const void *b, long b_row,
-                    long b_column, dot_range of_a, dot_range of_b, unsigned char *room, int thread)
+                    long b_column, dot_range of_a, dot_range of_b, unsigned char *room, int thread, SCALE by = SCALE())
     {
-        dot_ring<product_f32>(sums, a, a_row, a_column, b, b_row, b_column, of_a, of_b, room, thread);
+        dot_ring<product_f32>(sums, a, a_row, a_column, b, b_row, b_column, of_a, of_b, room, thread, by);
     }
 };
 

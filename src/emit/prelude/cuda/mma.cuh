@@ -134,18 +134,21 @@ INLINE void load_turned_$t(unsigned *r, const unsigned char *tile, int k, int ro
     load_matrices<true>(r, tile + dot_place<ROWS / 8>(k + (K_HIGH ? q / 2 : q % 2) * 8 + lane % 8,
                                                       row / 8 + (K_HIGH ? q % 2 : q / 2)));
 }
+/* 16-bit elements are multiplied as they lie. */
+template <bool K_HIGH, bool SCALED> INLINE void ready_$t(unsigned *, const float *, int)
+{
+    static_assert(!SCALED, "only f32 is scaled on its way");
+}
 
 //@ part fragments_tf32
 //@ needs mma_16 dot_tile product_16 tf32_f32
-/* The same for f32, each rounded to tf32. */
+/* The same for f32. */
 template <bool K_HIGH, int CHUNKS>
 INLINE void load_straight_tf32(unsigned *r, const unsigned char *tile, int k, int row, int lane)
 {
     const int q = lane / 8;
     load_matrices<false>(r, tile + dot_place<CHUNKS>(row + (K_HIGH ? q % 2 : q / 2) * 8 + lane % 8,
                                                 k / 4 + (K_HIGH ? q / 2 : q % 2)));
-#pragma unroll
-    for (int i = 0; i < 4; i++) r[i] = (unsigned)bits_f32(tf32_f32(real_f32((int)r[i])));
 }
 template <bool K_HIGH, int ROWS>
 INLINE void load_turned_tf32(unsigned *r, const unsigned char *tile, int k, int row, int lane)
@@ -154,8 +157,17 @@ INLINE void load_turned_tf32(unsigned *r, const unsigned char *tile, int k, int 
     for (int i = 0; i < 4; i++) {
         const int p = k + (K_HIGH ? i / 2 : i % 2) * 4 + lane % 4,
                   at = row + (K_HIGH ? i % 2 : i / 2) * 8 + lane / 4;
-        r[i] = (unsigned)bits_f32(
-            tf32_f32(*(const float *)(tile + dot_place<ROWS / 4>(p, at / 4) + at % 4 * 4)));
+        r[i] = *(const unsigned *)(tile + dot_place<ROWS / 4>(p, at / 4) + at % 4 * 4);
+    }
+}
+/* Rounded to tf32, perhaps after each was multiplied with the number that belongs to its step of k. */
+template <bool K_HIGH, bool SCALED> INLINE void ready_tf32(unsigned *r, const float *factors, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float x = real_f32((int)r[i]);
+        if (SCALED) x *= factors[(K_HIGH ? i / 2 : i % 2) * 4 + lane % 4];
+        r[i] = (unsigned)bits_f32(tf32_f32(x));
     }
 }
 
