@@ -17,7 +17,6 @@
 
 #define STRIP_MOST 8
 #define STRIP_RESULTS 16                /* of several axes together */
-#define STRIP_HALVES 4                  /* along one axis, of 16-bit elements: their vectors are twice as long */
 #define STRIP_LOADS 72                  /* what a thread has room for, with the sums */
 #define STRIP_PLACES ((int64_t)1 << 16) /* below so many places threads would be missing */
 #define STRIP_GAIN 0.9
@@ -144,19 +143,10 @@ static bool find_turns(const loop *p, strip *s)
     return s->results > 1 && s->results <= STRIP_RESULTS;
 }
 
-static bool has_halves(const trace *t)
-{
-    for (int i = 1; i < t->term_count; i++)
-        if (t->terms[i].kind == TERM_ACCESS && dtypes[graph_get(t->g, t->terms[i].n)->elem].size_bytes == 2)
-            return true;
-    return false;
-}
-
 /* Along which axis, or which two, neighbours share most. */
 static loop *share_loads(const loop *p)
 {
     int last = p->space.axis_count - 1;
-    int most = has_halves(p->t) ? STRIP_HALVES : STRIP_MOST;
     double least = STRIP_GAIN * accesses(p->t);
     loop *best = NULL;
     for (int axis = 0; axis < last; axis++) {
@@ -164,7 +154,7 @@ static loop *share_loads(const loop *p)
             for (int all = STRIP_MOST; all > 1; all /= 2) {
                 for (int count = all; count >= 1; count /= 2) {
                     strip s = {.results = all};
-                    if (other == axis ? count != all || count > most : count == all || count == 1) continue;
+                    if (other == axis ? count != all : count == all || count == 1) continue;
                     for (int k = 0; k <= last; k++) s.counts[k] = k == axis ? count : k == other ? all / count : 1;
                     loop *out = in_strips(p, &s);
                     if (!out || accesses(out->t) > STRIP_LOADS || (double)accesses(out->t) / all >= least) continue;

@@ -186,7 +186,6 @@ static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_si
     a->width = side_by_side ? MINIMUM(16 / size, n->view.layout->vector) : 1;
     if (a->width == 1) return;
     a->even = "1";
-    a->fixed = op->code == OP_LOAD && op->attr.access.rank == 1;
     if (op != n->view.layout->lead)
         a->even = cuda_share(n, LEVEL_GROUP, "const int",
                              arena_print(e->memory, "((unsigned long)(%s) - shift%d * %d) %% %d == 0", a->pointer,

@@ -48,7 +48,7 @@ static bool ok_beyond(const cnest *n, const caddress *a)
 static const char *uneven_text(cnest *n, const caddress *a, const char *name, const char *slot)
 {
     emitter *e = n->e;
-    const char *words = "{", *chunk = element_pointer(e, a, false);
+    const char *words = "else {", *chunk = element_pointer(e, a, false);
     for (int at = 0; at < n->view.layout->vector; at += a->width)
         words =
             arena_print(e->memory, "%s %s(%s[%s] + %d, %s + %d, i0 + %d, (int)%s, %s);", words,
@@ -118,17 +118,14 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
                        need(e, "load_%sx%d%s%s", m, a->width, a->read_only ? "_constant" : "", predicated ? "_if" : ""),
                        name, slot, skip, chunk, skip, predicated ? ", " : "", predicated ? ok : "");
         }
-        bool uneven = loose && !ok_beyond(n, a) && a->width * dtypes[a->elem].size_bytes == 16;
         if (!whole) {
             line_to(n, &n->early, text_get(&vectors));
-        } else if (uneven && a->fixed) { /* without a branch: the loads of all chunks are on their way together */
-            line_to(n, &n->early, uneven_text(n, a, name, slot));
         } else {
             line_to(n, &n->early,
                     arena_print(e->memory, "if (%s) { %s }", loose ? whole : cjoin(e, ok, "&&", whole),
                                 text_get(&vectors)));
-            if (uneven)
-                line_to(n, &n->early, arena_print(e->memory, "else %s", uneven_text(n, a, name, slot)));
+            if (loose && !ok_beyond(n, a) && a->width * dtypes[a->elem].size_bytes == 16)
+                line_to(n, &n->early, uneven_text(n, a, name, slot));
             else
                 line_to(n, &n->early,
                         arena_print(e->memory, "else for (int v = 0; v < %d; v++) %s[%s][v] = %s;", vector, name, slot,

@@ -107,7 +107,6 @@ typedef struct caddress {
     const char *element_ok;
     const char *whole; /* all elements of the vector are inside; NULL: no test is needed */
     const char *even;  /* of a shifted row: this access is aligned as its lead is; NULL: it is not one */
-    bool fixed;        /* ... and is the same for all rows: most of them lie otherwise */
     int level;         /* the deepest it depends on */
     int width;         /* elements side by side and aligned: what one instruction may move, at most a vector */
     bool early;        /* depends on positions, scalars and rows alone */
