@@ -104,7 +104,7 @@ def launch(name, form, given, cores):
     pid = os.fork()
     if pid:
         return pid, folder
-    os.environ.update(QUERN_CACHE=f"{folder}/quern", TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor", TRITON_CACHE_DIR=f"{folder}/triton", QUERN_LOG="compile")
+    os.environ.update(QUERN_CACHE=f"{folder}/quern", CUDA_CACHE_PATH=f"{folder}/cuda", TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor", TRITON_CACHE_DIR=f"{folder}/triton", QUERN_LOG="compile")
     os.sched_setaffinity(0, cores)
     os.dup2(os.open(f"{folder}/errors", os.O_WRONLY | os.O_CREAT), 2)
     try:
