@@ -93,6 +93,7 @@ int command_check(const command *self, const arguments *given)
         return EXIT_WRONG_CALL;
     }
     json_list list = {.file = json};
+    progress_line line = {.terminal = isatty(STDERR_FILENO)};
     if (json) fputs("[", json);
     for (int i = 0; i < files; i++) {
         qn_error error;
@@ -104,13 +105,16 @@ int command_check(const command *self, const arguments *given)
                                     .step_limit = given->steps > INT64_MAX ? INT64_MAX : (int64_t)given->steps,
                                     .no_emu = given->no_emu,
                                     .each = json ? add_object : NULL,
-                                    .each_user = &list};
+                                    .each_user = &list,
+                                    .progress = write_progress,
+                                    .progress_user = &line};
         int exit_status = EXIT_OK;
         if (!file_is_ready(context, given->words.items[i], kernel, given, &exit_status)) {
             status = exit_status > status ? exit_status : status;
             continue;
         }
-        qn_status result = qn_check_file(context, given->words.items[i], &options, write_to_stdout, NULL, &error);
+        qn_status result = qn_check_file(context, given->words.items[i], &options, write_result, &line, &error);
+        write_result(&line, "", 0);
         if (result == QN_FINDING) /* the text on stdout told it */
             exit_status = EXIT_FINDING;
         else if (result != QN_OK)

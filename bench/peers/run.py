@@ -87,6 +87,7 @@ def measure_numpy(np, options, name, inputs, sizes, result):
 
 def measure_torch(torch, options, name, inputs, sizes, result):
     gpu = options.device != "cpu"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # f32 is f32 on both sides
     dtype = torch.bfloat16 if sizes.get("T") == "bf16" else torch.float32
     sets = make_sets(inputs, sizes, lambda shape: torch.randn(shape, device=options.device, dtype=dtype),
                      lambda: torch.randint(int(sizes["cols"]), (int(sizes["rows"]),), device=options.device),

@@ -91,6 +91,8 @@ typedef struct qn_check_options {
     bool no_emu;        /* do not run the CUDA text of kernels on `emu`, unless device says so */
     qn_write *each;     /* called with a JSON object for each kernel as it is done; NULL: not wanted */
     void *each_user;
+    qn_write *progress; /* called with a line as the cases of a kernel go by; NULL: not wanted */
+    void *progress_user;
 } qn_check_options;
 QN_API QN_MUST_CHECK qn_status qn_check_file(qn_context *context, const char *path, const qn_check_options *options,
                                              qn_write *write, void *user, qn_error *error);

@@ -78,6 +78,8 @@ if command -v script >/dev/null; then
     script -qec "$quern check wrong.qn" /dev/null >out 2>err </dev/null
     holds "colours of a diagnostic" grep -q "$(printf '\033\\[31merror E201:')" out
     holds "colours of its caret" grep -q "$(printf '\033\\[1;32m.*\\^')" out
+    script -qec "$quern check many.qn --no-emu" /dev/null >out 2>err </dev/null
+    holds "check tells how far it is" grep -q '\[1/1\] copy: 3 of [0-9]* cases' out
     NO_COLOR=1 script -qec "$quern check wrong.qn" /dev/null >out 2>err </dev/null
     holds "none with NO_COLOR" sh -c '! grep -q "$(printf "\033")" out'
     script -qec "stty cols 80; $quern bench file.qn --seconds 0.01" /dev/null >out 2>err </dev/null

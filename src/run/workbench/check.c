@@ -186,6 +186,16 @@ static kernel_entry *find_truth(checker *c, kernel_entry *entry)
     return first;
 }
 
+static void tell_progress(checker *c, int done, int count)
+{
+    text line = {0};
+    if (!c->options->progress) return;
+    text_print(&line, "[%d/%d] %s: %d of %d cases\n", c->number, c->options->kernel ? 1 : c->module->kernel_count,
+               c->entry->name, done, count);
+    c->options->progress(c->options->progress_user, text_get(&line), line.length);
+    text_free(&line);
+}
+
 static void check_kernel(checker *c, kernel_entry *entry)
 {
     c->entry = entry;
@@ -211,10 +221,12 @@ static void check_kernel(checker *c, kernel_entry *entry)
     for (int first = 0, count = 1; first < cases.count && !c->stopped && !enough; first += count) {
         if (first) count = MINIMUM(MAXIMUM(cpu_count(), LEAST_TOGETHER), cases.count - first);
         check_runs *runs = ARENA_ARRAY(c->memory, check_runs, count);
+        tell_progress(c, first, cases.count);
         for (int i = 0; i < count; i++) check_runs_make(c, &cases.items[first + i], first + i, &runs[i]);
         if (count > 1) check_runs_compile(runs, count);
         for (int i = 0; i < count; i++) {
             if (!c->stopped && !enough) run_case(c, &cases.items[first + i], first + i, &runs[i]);
+            tell_progress(c, first + i + 1, cases.count);
             check_runs_free(&runs[i]);
             c->stopped |= clock_now_ns() - start > KERNEL_LIMIT_NS && first + i + 1 < cases.count;
             enough = c->findings >= 10 || c->endless || c->ended;
@@ -329,8 +341,10 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     if (!c.options->kernel && !c.module->kernel_count)
         status = error_set(error, QN_BAD_CALL, "%s has no kernel to check", path);
     for (int i = 0; status == QN_OK && c.no_memory.status == QN_OK && i < c.module->kernel_count; i++)
-        if (only ? only == &c.module->kernels[i] : !ast_is_imported(c.module->kernels[i].item))
+        if (only ? only == &c.module->kernels[i] : !ast_is_imported(c.module->kernels[i].item)) {
+            c.number = only ? 1 : i + 1;
             check_entry(&c, &c.module->kernels[i]);
+        }
     for (int i = 0; status == QN_OK && only && i < c.module->gradient_count; i++)
         if (only == &c.module->gradients[i]) check_kernel(&c, only);
     text_free(&c.skip_reason);

@@ -15,6 +15,7 @@ typedef struct checker {
     qn_write *write;
     void *user;
     int ref_slot;
+    int number; /* of the kernel at hand, from 1 */
     arena *memory;               /* of the kernel at hand */
     kernel_entry *entry, *truth; /* truth: who is right, the kernel itself unless it is raw */
     struct {
