@@ -334,8 +334,12 @@ struct product_f32 {
     typedef dot_feed<element, TM, CHUNKS, THREADS, A_INNER, A_GLOBAL> feed_a;
     typedef dot_feed<element, TN, CHUNKS, THREADS, B_INNER, B_GLOBAL> feed_b;
     INLINE bool works(int) { return true; }
-    INLINE int row(int i, int thread) { return (i / RN / VM * TY + thread / TX) * VM + i / RN % VM; }
-    INLINE int column(int i, int thread) { return (i % RN / VN * TX + thread % TX) * VN + i % RN % VN; }
+    /* A warp is 4 threads down and 8 across where that fits: what it reads of both operands is least then. */
+    static constexpr bool SQUARE = TX % 8 == 0 && TY % 4 == 0;
+    INLINE int down(int thread) { return SQUARE ? thread / 32 / (TX / 8) * 4 + thread / 8 % 4 : thread / TX; }
+    INLINE int across(int thread) { return SQUARE ? thread / 32 % (TX / 8) * 8 + thread % 8 : thread % TX; }
+    INLINE int row(int i, int thread) { return (i / RN / VM * TY + down(thread)) * VM + i / RN % VM; }
+    INLINE int column(int i, int thread) { return (i % RN / VN * TX + across(thread)) * VN + i % RN % VN; }
     /* R rows of an operand at four steps of k: r[step][row]. */
     template <int ROWS, int R, int V, bool INNER, int APART>
     INLINE void load(float (*r)[R], const unsigned char *tile, int chunk, int first)
@@ -368,8 +372,8 @@ struct product_f32 {
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk++) {
             float x[4][RM], y[4][RN];
-            load<TM, RM, VM, A_INNER, TY>(x, stage, chunk, thread / TX);
-            load<TN, RN, VN, B_INNER, TX>(y, stage + A_BYTES, chunk, thread % TX);
+            load<TM, RM, VM, A_INNER, TY>(x, stage, chunk, down(thread));
+            load<TN, RN, VN, B_INNER, TX>(y, stage + A_BYTES, chunk, across(thread));
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const float factor = SCALE::BYTES ? ((const float *)(stage + SCALE_AT))[chunk * 4 + k] : 1;
