@@ -2,12 +2,10 @@
  * The bars of the tensor level as ratios of one run: work spelled from the operations of <quern/tensor.h>, recorded as a
  * plan and replayed, against the best copy of the same bytes; training steps of perceptrons; host costs; compile times.
  *
- * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c instead] [--json FILE] [--only WORD] [--bench FOLDER] [--once: each step once, for ncu]
- * [--small: work below a megabyte]
- * [--scale N: shapes divided by N, to see whether all works]. A sample is the
- * time of enough replays in a row to take 20 ms (quick: 8), after which the device has come to rest; a figure is the median (on the
- * CPU: the best) of the samples, which a workload and its copies take in turns. A plan goes through several sets of tensors where one set
- * would fit the L2. bench/tensor_peers.py measures PyTorch on the same work, bench/tensor_table.py joins both.
+ * Usage: build/bench_tensor [--device cuda|cpu] [--quick] [--rows: those of tensor_rows.c instead] [--small: work below a megabyte] [--json FILE] [--only WORD]
+ * [--bench FOLDER] [--once: each step once, for ncu] [--scale N: shapes divided by N, to see whether all works]. A sample is the time of enough replays in a row to
+ * take 20 ms (quick: 8); a figure is the median (on the CPU: the best) of the samples, which a workload and its copies take in turns. A plan goes through several sets
+ * of tensors where one would fit the L2. bench/tensor_peers.py measures PyTorch on the same work, bench/tensor_table.py joins both.
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
@@ -591,10 +589,8 @@ int main(int count, char **arguments)
     for (int i = 0; i < workloads && !rows && !little; i++) time_workload(&list[i]);
     for (int i = 0; i < row_workload_count && rows; i++) time_workload(&row_workloads[i]);
     if (rows || once || little) only = "nothing else";
-    time_perceptron(128, 16, 128, 5, true);
-    time_perceptron(256, 4, 256, 2, true);
-    if (gpu) time_perceptron(128, 16, 128, 5, false);
-    if (gpu) time_perceptron(256, 4, 256, 2, false);
+    for (int full = 0; full <= gpu; full++) /* then without tf32 */
+        time_perceptron(128, 16, 128, 5, !full), time_perceptron(256, 4, 256, 2, !full);
     time_building();
     time_compiling();
     if (json) fprintf(json, "\n]\n"), fclose(json);
