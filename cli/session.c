@@ -47,13 +47,12 @@ char *read_whole_file(const char *path)
 {
     const size_t most = (size_t)64 << 20;
     FILE *file = open_for_reading(path);
-    char part[4096], *all = NULL;
-    size_t length = 0, got;
+    char *all = NULL;
+    size_t length = 0, capacity = 0, got;
     if (!file) return NULL;
     do {
-        got = fread(part, 1, sizeof(part), file);
-        all = memory_or_exit(all, length + got + 1);
-        memcpy(all + length, part, got);
+        if (capacity < length + 2) all = memory_or_exit(all, capacity = 2 * capacity + 4096);
+        got = fread(all + length, 1, capacity - length - 1, file);
         length += got;
     } while (got && length <= most);
     int reason = length > most ? EFBIG : ferror(file) ? EIO : 0;
