@@ -367,6 +367,7 @@ static int buffer_width(const cnest *n, value v, const place *at, int vector)
     int loop = at->axis[0];
     bool line = type.rank == 1 && home->kind == HOME_SHARED;
     if (!line || loop == NO_AXIS || n->view.role[loop] != ROLE_VECTOR) return 1;
+    if (n->view.layout->shifted) return 1; /* its vectors begin where those of memory do, in the middle of the tile's */
     return MINIMUM(vector, 16 / dtypes[type.elem].size_bytes);
 }
 
