@@ -148,6 +148,11 @@ def main():
     running, found = {}, {}
     print(f"{'model':22} {'quern':>7} {'inductor':>8} {'ratio':>6} {'empty':>6} {'kernels':>7} {'share':>6} {'bar':>5}  {'imports':>7} {'cutting':>7} {'compile':>7} {'measure':>7}")
 
+    def share_of(rows):
+        """Quern's part of a first call, and what it may be; None without an empty backend's time."""
+        if rows.get("quern") and rows.get("aot_eager"):
+            return rows["quern"]["first"] - rows["aot_eager"]["first"], 0.3 + 0.04 * rows["quern"]["kernels"]
+
     def told(name):
         rows = found[name]
         if len(rows) < len(given.forms.split(",")):
@@ -158,8 +163,8 @@ def main():
         spent = q["spent"]
         words = "".join(f" {spent.get(k, 0.0):7.2f}" for k in ("imports", "cutting", "compiling", "measuring"))
         ratio = f"{i['first'] / q['first']:6.2f}" if i else f"{'-':>6}"
-        share = f"{q['first'] - e['first']:6.2f}" if e else f"{'-':>6}"
-        print(f"{name:22} {q['first']:7.2f} {i['first'] if i else float('nan'):8.2f} {ratio} {e['first'] if e else float('nan'):6.2f} {q['kernels']:7d} {share} {0.3 + 0.04 * q['kernels']:5.2f} {words}  {' '.join(f'{ms:.0f}' for ms in q['slowest'])}", flush=True)
+        share = "%6.2f %5.2f" % share_of(rows) if share_of(rows) else f"{'-':>6} {'-':>5}"
+        print(f"{name:22} {q['first']:7.2f} {i['first'] if i else float('nan'):8.2f} {ratio} {e['first'] if e else float('nan'):6.2f} {q['kernels']:7d} {share} {words}  {' '.join(f'{ms:.0f}' for ms in q['slowest'])}", flush=True)
 
     while waiting or running:
         for lane in range(given.lanes):
@@ -191,7 +196,7 @@ def main():
         time.sleep(0.02)
     both = [(rows.get("quern") or rows.get("fuse"), rows["inductor"]) for rows in found.values() if (rows.get("quern") or rows.get("fuse")) and rows.get("inductor")]
     ratios = [i["first"] / q["first"] for q, i in both]
-    shares = [(rows["quern"]["first"] - rows["aot_eager"]["first"], 0.3 + 0.04 * rows["quern"]["kernels"]) for rows in found.values() if rows.get("quern") and rows.get("aot_eager")]
+    shares = [share_of(rows) for rows in found.values() if share_of(rows)]
     if shares:
         print(f"Quern's share is within 0.3 s and 40 ms a kernel for {sum(s <= bar for s, bar in shares)} of {len(shares)} models")
     if ratios:

@@ -7,9 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/stat.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct buffer {
     char *data;
@@ -51,7 +52,7 @@ static bool replace_file(const char *link, const buffer *text)
     struct stat about;
     if (!realpath(link, path) || stat(path, &about))
         return complain("cannot find %s: %s", link, strerror(errno)), false;
-    snprintf(aside, sizeof(aside), "%s.quern-fmt", path);
+    snprintf(aside, sizeof(aside), "%s.%d.quern-fmt", path, (int)getpid());
     int number = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     FILE *file = number < 0 ? NULL : fdopen(number, "wb");
     if (!file) return complain("cannot write %s: %s", aside, strerror(errno)), false;

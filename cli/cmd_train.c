@@ -348,8 +348,9 @@ static int write_predictions(qn_context *context, const arguments *given, const 
     if (to_file && !out.npy) {
         struct stat about; /* a device or a pipe is written to, never replaced */
         direct = !stat(given->output, &about) && !S_ISREG(about.st_mode);
-        snprintf(aside, sizeof(aside), direct ? "%s" : "%s.part", given->output);
-        out.to = fopen(aside, "we");
+        int length = direct ? snprintf(aside, sizeof(aside), "%s", given->output)
+                            : snprintf(aside, sizeof(aside), "%s.%d.part", given->output, (int)getpid());
+        out.to = length < (int)sizeof(aside) ? fopen(aside, "we") : NULL;
         if (!out.to) return complain("cannot write %s", given->output), EXIT_WRONG_CALL;
     }
     if (!out.npy) fputs("probability\n", out.to);

@@ -5,7 +5,7 @@ Usage: python3 bench/peers/run.py [--quern build/quern] [--device cpu|cuda] [--o
 
 Every figure is a median. Peers are timed as Quern is: after warming up, on several sets of inputs in turn where one would
 fit the last cache, between two events around several calls on a GPU and by the clock around one call on a processor.
-Results are compared with each other first: a peer that disagrees is left out with a remark. The last column is the fastest
+Quern's results are checked by its bench, those of the peers against eager PyTorch: one that disagrees is left out with a remark. The last column is the fastest
 peer's time over Quern's: above 1 Quern is faster.
 """
 import argparse
@@ -101,14 +101,14 @@ def measure_torch(torch, options, name, inputs, sizes, result):
         if function:
             peers["triton"] = function
 
-    def first(value):
-        return (value[0] if isinstance(value, tuple) else value).float()
+    def results(value):
+        return [one.float() for one in value] if isinstance(value, tuple) else [value.float()]
 
     with torch.no_grad():
-        expected = first(eager(*sets[0]))
+        expected = results(eager(*sets[0]))
         for label, function in peers.items():
             try:
-                if not torch.allclose(first(function(*sets[0])), expected, rtol=2e-2, atol=1e-3):
+                if not all(torch.allclose(one, right, rtol=2e-2, atol=1e-3) for one, right in zip(results(function(*sets[0])), expected)):
                     print(f"{name}: {label} disagrees with eager PyTorch and is left out", file=sys.stderr)
                     continue
                 timed = device_timed if gpu else lambda _, *rest: host_timed(*rest)

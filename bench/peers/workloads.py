@@ -1,8 +1,7 @@
 """README's first table in the words of others: for each bench block of table.qn what its inputs are and the same work for
 NumPy, PyTorch and Triton. Sizes are those of the bench block, as Quern printed them.
 
-A row of WORK: bench block, its words, the shapes of its inputs (names of sizes), and the function in PyTorch's words. An
-input called `target` holds classes below `cols`; `gradient` rows are given the gradient of their result last.
+A row of WORK: bench block, its words, and the shapes of its inputs (names of sizes). An input called `target` holds classes below `cols`; `gradient` rows are given the gradient of their result last.
 """
 import math
 

@@ -223,9 +223,11 @@ class Program:
             with torch.cuda.stream(stream):
                 while threading.main_thread().is_alive():  # a program that ends does not wait for what nobody will run
                     try:
-                        waiting.pop().prepare()
-                    except IndexError:
+                        made = waiting.pop()
+                    except IndexError:  # another thread took the last one
                         return
+                    try:
+                        made.prepare()
                     except (_quern.Error, RuntimeError, TypeError, ValueError):
                         continue
 

@@ -1,8 +1,9 @@
 /*
- * Files that are whole or not there, for what must survive a crash: the pieces go into a file beside the place, which is
- * flushed to the disk and renamed over it; then the folder is flushed, so that the name is on the disk too. Whatever
- * fails on the way (a full disk above all), the old file stays and nothing is left beside it. A link stays a link, and the
- * rights of the old file stay. What is no plain file (a device, a pipe) is written to as it is, never replaced.
+ * Files that are whole or not there: the pieces go into a file beside the place, which is renamed over it; for what must
+ * survive a crash (file_finish) it is flushed to the disk before, and the folder after, so that the name is on the disk
+ * too. Whatever fails on the way (a full disk above all), the old file stays and nothing is left beside it. A link to a
+ * file stays a link, and the rights of the old file stay. What is no plain file (a device, a pipe) is written to as it is,
+ * never replaced.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
@@ -85,15 +86,26 @@ static void flush_folder(const char *path)
     heap_free(copy);
 }
 
-qn_status file_finish(file_aside *f, qn_status status, qn_error *error)
+static qn_status finish(file_aside *f, bool flush, qn_status status, qn_error *error)
 {
-    if (status == QN_OK && f->aside && fsync(f->file)) status = failed(f, errno, error);
+    flush &= f->aside != NULL;
+    if (status == QN_OK && flush && fsync(f->file)) status = failed(f, errno, error);
     if (close(f->file) && status == QN_OK) status = failed(f, errno, error);
     if (status == QN_OK && f->aside && rename(f->aside, f->path)) status = failed(f, errno, error);
-    if (f->aside && status == QN_OK)
-        flush_folder(f->path);
-    else if (f->aside)
-        unlink(f->aside);
+    if (flush && status == QN_OK) flush_folder(f->path);
+    if (f->aside && status != QN_OK) unlink(f->aside);
     forget(f);
     return status;
+}
+
+qn_status file_finish(file_aside *f, qn_status status, qn_error *error)
+{
+    return finish(f, true, status, error);
+}
+
+qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error)
+{
+    file_aside *f;
+    QN_TRY(file_begin(path, &f, error));
+    return finish(f, false, file_append(f, data, size_bytes, error), error);
 }

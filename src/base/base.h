@@ -198,8 +198,7 @@ unsigned long long number_unique(void);
 FILE *file_open_plain(const char *path);
 /* The data is malloc'd, a NUL added. */
 qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
-qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error); /* aside, then rename */
-qn_status folder_make(const char *path, qn_error *error);                                     /* with its parents */
+qn_status folder_make(const char *path, qn_error *error); /* with its parents */
 /* Files of our own: plain files of this user that nobody else may write. No link is followed, no FIFO waited for. */
 bool file_may_be_read(
     const char *path); /* no pipe and no device, which may never end; what is not there is told by reading it */
@@ -222,6 +221,8 @@ qn_status file_begin(const char *path, file_aside **out, qn_error *error);
 qn_status file_append(file_aside *f, const void *data, size_t size_bytes, qn_error *error);
 /* Into its place if `status` is QN_OK, else nothing stays of it; frees f. Returns the status, or that of finishing. */
 qn_status file_finish(file_aside *f, qn_status status, qn_error *error);
+/* All at once, and not flushed. */
+qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error);
 
 /* pool.c: persistent worker threads, static chunks, the caller works too. One job at a time; callers queue. */
 typedef struct pool pool;

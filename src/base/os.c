@@ -176,26 +176,6 @@ unsigned long long number_unique(void)
     return atomic_fetch_add(&next, 1);
 }
 
-qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error)
-{
-    char aside[4096];
-    struct stat about;
-    /* /dev/stdout and the like are written to, never replaced. */
-    bool direct = stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
-    int length = direct ? snprintf(aside, sizeof(aside), "%s", path)
-                        : snprintf(aside, sizeof(aside), "%s.%d.%llu.part", path, (int)getpid(), number_unique());
-    if (length < 0 || (size_t)length >= sizeof(aside))
-        return error_set(error, QN_BAD_FILE, "the path is too long: %.100s...", path);
-    FILE *file = fopen(aside, "wb");
-    if (!file) return error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(errno));
-    bool good = fwrite(data, 1, size_bytes, file) == size_bytes;
-    good &= fclose(file) == 0;
-    if (good && (direct || rename(aside, path) == 0)) return QN_OK;
-    int reason = errno;
-    if (!direct) unlink(aside);
-    return error_set(error, QN_BAD_FILE, "cannot write %s: %s", path, strerror(reason));
-}
-
 qn_status folder_make(const char *path, qn_error *error)
 {
     char part[4096];

@@ -215,9 +215,9 @@ static bool can_scale(const dot_work *w, int side)
     return elem == DT_F32 && !size.terms && w->t->terms[w->terms[1 - side]].kind == TERM_ACCESS;
 }
 
-/* On a GPU an operand u v that comes from much less than itself (an outer product of rows) is never written out:
+/* On a GPU an operand u v that comes from much less than itself (an outer product of rows) is not written out:
  * - the sum over (i, j) of u[i] v[j] w[i, j] is the sum over i of u[i] times a product along j that reads v where it lies;
- * - the sum over r of u[i, r] v[j, r] w[r] is, for each i, a product along r of v, scaled, and w. */
+ * - the sum over r of u[i, r] v[j, r] w[r] is, for each i, a product along r of v, scaled, and w, where can_scale holds. */
 static bool can_compute(dot_work *w, int side)
 {
     enum { LONG = 16 };

@@ -37,7 +37,8 @@ bool fuse_argsort_kernel(arena *memory, const graph *g, node n, const fuse_view 
 
 /* scatter.c: additions by index in the order of the updates, whatever runs at once. */
 /* A graph in which each TAKE_ADD and GATHER_ADD that a kernel will compute has a fourth input: the order of its indices
- * (an ARGSORT); of rows in pieces (on a GPU) the index is in that order. Additions of one update a place become arithmetic. Returns the node to use in place of n. */
+ * (an ARGSORT); of rows in pieces (on a GPU) the index is in that order. Few updates a line become arithmetic. Returns
+ * the node to use in place of n. */
 node fuse_scatter_prepare(graph *g, node n, const fuse_options *options);
 /* inputs: views of base (base.base 0: zeros), index, updates, order. */
 bool fuse_scatter_kernel(arena *memory, const graph *g, node n, const fuse_view *inputs, const fuse_options *options,

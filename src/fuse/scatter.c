@@ -45,8 +45,7 @@ static node slice_of(graph *g, node x, int axis, int64_t at)
 /* base + (position along the axis == index ? update : nothing), for one update after the other */
 static node add_few(graph *g, const graph_node *n, int64_t count)
 {
-    bool half = n->elem == DT_F16 || n->elem == DT_BF16; /* rounded once */
-    dtype elem = half ? DT_F32 : n->elem;
+    dtype elem = dtype_is_narrow(n->elem) ? DT_F32 : n->elem; /* rounded once */
     node sum = graph_convert(g, n->inputs[0], elem), all = graph_convert(g, n->inputs[1], DT_I64);
     node updates = graph_convert(g, n->inputs[2], elem);
     shape line = {.rank = n->shape.rank};

@@ -77,9 +77,23 @@ score_weights scores_weights(const score_graph *s, node scores)
     }
 }
 
+/* Is `from` computed from `to`? Inputs come before their nodes; too many ways count as yes. */
+static bool depends_on(const score_graph *s, node from, node to, int *ways)
+{
+    if (from <= to || s->leaves[from].given) return from == to;
+    if (--*ways < 0) return true;
+    for (int i = 0; i < get(s, from)->input_count; i++)
+        if (depends_on(s, get(s, from)->inputs[i], to, ways)) return true;
+    return false;
+}
+
 bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm)
 {
-    scores = scores_weights(s, scores).softmax;
+    int ways = GRAPH_MOST_WAYS;
+    score_weights w = scores_weights(s, scores);
+    /* The loop has exponentials that are not divided yet: what is kept by the weights themselves is known behind it. */
+    if (w.kept && depends_on(s, w.kept, w.softmax, &ways)) return false;
+    scores = w.softmax;
     if (!scores_is_map(s, scores, OP_DIV)) return false;
     node e = get(s, scores)->inputs[0];
     *norm = scores_behind(s, get(s, scores)->inputs[1]);

@@ -38,8 +38,7 @@ const char *scores_type(dtype elem)
 /* In registers: fused arithmetic does not round in between. */
 static dtype register_type(const graph_node *x)
 {
-    bool half = x->elem == DT_F16 || x->elem == DT_BF16;
-    return half && !(x->code == GRAPH_MAP && x->attr.map == OP_CONVERT) ? DT_F32 : x->elem;
+    return dtype_is_narrow(x->elem) && !(x->code == GRAPH_MAP && x->attr.map == OP_CONVERT) ? DT_F32 : x->elem;
 }
 
 static const char *refuse(scores_text *t, const char *why)

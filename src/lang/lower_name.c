@@ -28,7 +28,7 @@ bool resolve_type(walk *w, const ast *type, dtype *out)
         return true;
     }
     if (dtype_from_text(type->word, out)) return true;
-    diagnose(w->d, E215, type->at, type->is_generic ? "name it" : "use `bf16`, `f16` or `i8`", "`%s` %s", type->word,
+    diagnose(w->d, E215, type->at, type->is_generic ? "name it" : "use `f8e4m3`, `bf16` or `i8`", "`%s` %s", type->word,
              type->is_generic ? "cannot be inferred" : "is not supported by any device yet");
     return false;
 }

@@ -88,7 +88,7 @@ const chained *chained_phase(const tile_kernel *k, int phase, const sched_machin
                              const char **why);
 /* The conditions of a mask, as bits; false: it is made of something else. */
 bool chained_mask(const chained *c, value v, unsigned *conditions);
-/* Truths of scores that are no conditions: of an array, or comparisons of positions and scalars, joined as one likes. */
+/* Truths of scores that are no conditions: of an array, or computed, element by element, from positions and scalars. */
 bool chained_is_truth(const chained *c, value v);
 /* start + iota + more along the rows (axis 0) or columns (1) of the scores. */
 bool chained_find_position(const chained *c, value v, int *axis, value *start, int64_t *more);
@@ -99,8 +99,8 @@ chained_kind chained_kind_of(const chained *c, value v);
 bool chained_is_row_test(const chained *c, value v); /* one truth a fixed row, of numbers of rows */
 bool chained_is_product(const chained *c, const tile_op *op);
 bool chained_is_table(const chained *c, const tile_op *op); /* a load of a number for each score */
-int chained_boxes(int depth);                  /* of 64 elements, in rows of so many */
-int chained_sum_of(const chained *c, value v); /* the sum that a value behind the loop is; -1: none */
+int chained_boxes(int depth);                               /* of 64 elements, in rows of so many */
+int chained_sum_of(const chained *c, value v);              /* the sum that a value behind the loop is; -1: none */
 
 /* chained_mask.c */
 bool chained_find_mask(chained *c, value v, unsigned *bits);

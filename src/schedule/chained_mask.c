@@ -126,6 +126,15 @@ bool chained_find_mask(chained *c, value v, unsigned *bits)
     return find_mask(c, v, &ways, bits);
 }
 
+/* Has it an element for each of the scores, and not one a row or column? */
+static bool is_whole(const chained *c, value v)
+{
+    tile_type type = tile_type_of(c->kernel, v);
+    for (int axis = 0; axis < type.rank; axis++)
+        if (type.dims[axis] == 1) return false;
+    return true;
+}
+
 /* Computed, element by element, from positions, numbers and truths of an array. */
 static bool is_computed(const chained *c, value v, int *ways)
 {
@@ -137,6 +146,7 @@ static bool is_computed(const chained *c, value v, int *ways)
     if (!op || --*ways < 0) return false;
     if (chained_find_position(c, v, &axis, &start, &more)) return true;
     if (op->code == OP_LOAD) return tile_type_of(c->kernel, v).elem == DT_BOOL && chained_is_table(c, op);
+    if (op->code == OP_CONVERT && !is_whole(c, v)) return false; /* a row of floats is printed before there is a row */
     op_class class = ops[op->code].class;
     bool elementwise = class == CLASS_UNARY || class == CLASS_BINARY || class == CLASS_TERNARY ||
                        class == CLASS_COMPARE || op->code == OP_BROADCAST || op->code == OP_RESHAPE;

@@ -90,7 +90,7 @@ static tile_op *before_scale(const survey *e, const tile_op *op, const tile_op *
 bool dot_operand_is_direct(const survey *e, value v, tile_op **load, bool *swapped)
 {
     *swapped = false;
-    bool rounded = e->rounds && e->rounds[v];
+    bool rounded = e->rounds[v];
     const tile_op *scale = e->scales[v];
     tile_op *op = definition_of_operand(e, &v, rounded);
     int rank = e->k->values[v].type.rank;

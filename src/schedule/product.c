@@ -1,6 +1,6 @@
 /*
  * The product that suits a dot. In: a DOT op and the threads of a block. Out: its tile of sums, how warps or threads share
- * it, the steps of k that are on their way, the room in shared memory. No text: dot.c names the class of the prelude.
+ * it, the steps of k that are on their way, the room in shared memory. No text: cuda/dot.c names the class of the prelude.
  * SPDX-License-Identifier: MIT
  */
 #include "schedule/product.h"

@@ -37,8 +37,8 @@ typedef struct gather_product {
     int64_t room_bytes;
 } gather_product;
 
-void product_mark(survey *e,
-                  const tile_op *op); /* operands that it rounds to tf32 or scales itself, before anything is planned */
+/* Operands that it rounds to tf32 or scales itself, before anything is planned. */
+void product_mark(survey *e, const tile_op *op);
 /* scale.c */
 tile_op *scale_find(const survey *e, value v, int side); /* a load of numbers, one for each k, or NULL */
 /* Is one of the operands a slice of an array with digits? */

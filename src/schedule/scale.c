@@ -21,14 +21,13 @@ static bool is_plain_load(const survey *e, const tile_op *op)
     return !e->k->params[a->array].digits;
 }
 
-/* The product that makes an operand of f32, behind what turns, cuts and rounds it; NULL: there is none. */
-static const tile_op *find_multiple(const survey *e, value v, bool *swapped)
+/* The product that makes an operand of f32, behind what cuts and rounds it; NULL: there is none. One that is turned is put
+ * into memory first: the numbers are read along the operand's own axis of k. */
+static const tile_op *find_multiple(const survey *e, value v)
 {
     const tile_op *op = tile_def(e->k, v);
-    *swapped = false;
-    for (; op && (op->code == OP_PERMUTE || op->code == OP_SELECT || op->code == OP_TF32);
-         op = tile_def(e->k, op->operands[op->code == OP_SELECT ? 1 : 0]))
-        *swapped ^= op->code == OP_PERMUTE && op->attr.axes[0] == 1;
+    while (op && (op->code == OP_SELECT || op->code == OP_TF32))
+        op = tile_def(e->k, op->operands[op->code == OP_SELECT ? 1 : 0]);
     if (!op || op->code != OP_MUL) return NULL;
     tile_type whole = tile_type_of(e->k, op->results[0]);
     bool known = whole.rank == 2 && whole.elem == DT_F32 && whole.dims[0] > 0 && whole.dims[1] > 0;
@@ -53,7 +52,6 @@ static tile_op *find_factor(const survey *e, const tile_op *op, int axis)
 
 tile_op *scale_find(const survey *e, value v, int side)
 {
-    bool swapped;
-    const tile_op *op = find_multiple(e, v, &swapped);
-    return op ? find_factor(e, op, (side == 0) != swapped ? 0 : 1) : NULL; /* k is the left operand's second axis */
+    const tile_op *op = find_multiple(e, v);
+    return op ? find_factor(e, op, side) : NULL; /* k is the left operand's second axis */
 }

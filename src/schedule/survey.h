@@ -70,8 +70,8 @@ typedef struct buffer {
     int64_t extra_bytes;
     int more;                  /* so many further ones of the same size lie behind it: sums of blocks */
     bool run_time;             /* its size is known only inside the program: allocated there */
-    int first, last;           /* emitter.time of the first and last item that names it; 0: none does */
-    int first_pass, last_pass; /* emitter.pass_number likewise */
+    int first, last;           /* survey.time of the first and last item that names it; 0: none does */
+    int first_pass, last_pass; /* survey.pass_number likewise */
     int slot;                  /* the first buffer at the same place */
     bool shared;               /* that first one: others are there too */
 } buffer;
@@ -90,9 +90,9 @@ typedef struct survey {
     bool *written, *read;          /* by parameter: some op of this phase does */
     buffer *buffers;               /* [0] unused */
     int buffer_count, buffer_capacity;
-    bool *rounds; /* by value: operands of products that round to tf32 themselves; NULL: no product does */
-    tile_op *
-        *scales; /* by value: the numbers, one for each k, that an operand of a product is multiplied with; or NULL */
+    bool *rounds; /* by value: operands of products that round to tf32 themselves */
+    /* By value: the load of the numbers, one for each k, that an operand of a product is multiplied with; or NULL. */
+    tile_op **scales;
     int pass_number; /* of the pass that is looked at or printed */
     int time;        /* counts the items of the plan */
     int dot_room;    /* the buffer that products share, 0: none so far */

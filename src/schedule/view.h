@@ -42,7 +42,7 @@ place place_nowhere(void);
 /* The axes that the passes of a group have as rows. column_fold: a fold keeps axes that are not the outer ones. */
 unsigned group_rows(const survey *e, const group *g, bool *column_fold);
 bool pass_is_fast(const pass_nest *pass, unsigned rows, bool column_fold); /* neighbouring threads, neighbouring rows */
-/* What a store writes: rounding to a 16-bit float just before is the store's own business. */
+/* What a store writes: rounding to a narrow float just before is the store's own business. */
 value sink_stored_value(const survey *e, const sink *s);
 place fold_result_place(const survey *e, const sink *s); /* in the loops: the axes of the operand that are left */
 bool scan_is_row(const survey *e, const tile_op *op, int64_t loops[MAX_RANK]); /* it is one row, with these loops */

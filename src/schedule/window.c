@@ -110,6 +110,7 @@ static bool window_begin(const nest_view *n, const tile_op *load, const place *a
     number step;
     *w = (window){.load = load, .at = *at, .members = 1, .axis = last};
     if (last < 0 || p->digits || e->written[access->array] || !dtype_is_float(p->elem)) return false;
+    if (dtypes[p->elem].size_bytes < 2) return false; /* shared words are of two or fewer elements */
     if (access->kind[last] != INDEX_SLICE || !(p->facts.last_unit || p->facts.contiguous)) return false;
     for (int axis = 0; axis < last; axis++) {
         if (access->kind[axis] == INDEX_TILE) return false;

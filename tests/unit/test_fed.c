@@ -374,7 +374,7 @@ TEST(products_that_are_added_up)
     }
 }
 
-/* No map walks rows of 65 elements: the older way, and the schedule says why. */
+/* No map walks rows of 65 elements: it is printed from its spread, and the schedule says why. */
 TEST(what_is_not_fed_says_why)
 {
     static const struct {

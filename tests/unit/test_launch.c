@@ -358,7 +358,7 @@ TEST(advice)
     EXPECT(qn_call_set_text(call, "n", "10 / 0", &error) == QN_BAD_CALL && strstr(error.message, "division by zero"));
     EXPECT(qn_call_set_text(call, "T", "bfloat16", &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message, "the types are f32, f64, f16, bf16,") && !strstr(error.message, "did you mean"));
-    EXPECT(qn_call_set_text(call, "T", "f8e4m3", &error) == QN_BAD_CALL && strstr(error.message, "no device supports"));
+    EXPECT(qn_call_set_text(call, "T", "f8e5m2", &error) == QN_BAD_CALL && strstr(error.message, "no device supports"));
     EXPECT(qn_call_set_int(call, "m", 5, &error) == QN_BAD_CALL && strstr(error.message, "its names are"));
     EXPECT(qn_call_set_int(call, "n", 5, &error) == QN_OK && qn_call_set_int(call, "k", 7, &error) == QN_OK);
     EXPECT(qn_call_run(call, "ref", &error) == QN_BAD_CALL && strstr(error.message, "launch of -2 programs"));

@@ -35,7 +35,7 @@ static const char *const source =
     "}\n";
 
 enum { ROWS = 32771, MOST = 2 * 20000 * 9 };
-static float x[2 * ROWS * 9 + MOST], y[MOST];
+static float x[MOST], y[MOST];
 static int64_t first[MOST];
 
 static float noise(int i)

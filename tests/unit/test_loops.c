@@ -1,6 +1,6 @@
 /*
  * Loop programs: their order holds, and each node that it rests on is missed by loops/check.c when it is left out. And the
- * ways that kernels take: how many phases of kernels/ have a schedule and a loop program, how many go the older way.
+ * ways that kernels take: how many phases of kernels/ have a schedule and a loop program, how many are printed from their spreads.
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE

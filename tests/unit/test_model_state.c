@@ -129,38 +129,54 @@ static void expect_same_losses(const char *device, const double *whole, const do
     }
 }
 
-/* Two files hold the same tensors, bit for bit; else each tensor that differs is named with its first element that does. */
-static void expect_same_files(const char *device, const char *whole_path, const char *resumed_path)
+/* Each tensor that differs, with the first of its elements that does. */
+static void tell_difference(const char *device, qn_safetensors *whole, qn_safetensors *resumed)
 {
-    qn_safetensors *whole = NULL, *resumed = NULL;
     qn_error error;
-    EXPECT(!qn_safetensors_open(whole_path, &whole, &error) && !qn_safetensors_open(resumed_path, &resumed, &error));
-    EXPECT(qn_safetensors_count(whole) == qn_safetensors_count(resumed));
     for (int i = 0; i < qn_safetensors_count(whole); i++) {
         const qn_safetensor *tensor = qn_safetensors_get(whole, i);
         unsigned char a[4096], b[4096];
         size_t size_bytes = tensor->size_bytes;
         int at = qn_safetensors_find(resumed, tensor->name);
-        EXPECT(size_bytes <= sizeof(a) && at >= 0 && qn_safetensors_get(resumed, at)->size_bytes == size_bytes);
-        EXPECT(!qn_safetensors_read(whole, i, a, size_bytes, &error));
-        EXPECT(!qn_safetensors_read(resumed, at, b, size_bytes, &error));
+        if (size_bytes > sizeof(a) || at < 0 || qn_safetensors_read(whole, i, a, size_bytes, &error) ||
+            qn_safetensors_read(resumed, at, b, size_bytes, &error)) {
+            printf("on %s, `%s` is of another size\n", device, tensor->name);
+            continue;
+        }
         size_t byte = 0, differ = 0, width = qn_dtype_size_bytes(tensor->type);
         for (size_t k = size_bytes; k-- > 0;)
             if (a[k] != b[k]) byte = k, differ++;
         if (!differ) continue;
-        char words[400], bits[2][20] = {{0}};
+        char bits[2][20] = {{0}};
         byte -= byte % width;
         for (size_t k = 0; k < width; k++) {
             snprintf(bits[0] + 2 * k, 3, "%02x", a[byte + width - 1 - k]);
             snprintf(bits[1] + 2 * k, 3, "%02x", b[byte + width - 1 - k]);
         }
-        snprintf(words, sizeof(words),
-                 "on %s, `%s` differs in %zu of %zu bytes, first at element %zu: %s unbroken, %s resumed", device,
-                 tensor->name, differ, size_bytes, byte / width, bits[0], bits[1]);
-        test_fail(__FILE__, __LINE__, words);
+        printf("on %s, `%s` differs in %zu of %zu bytes, first at element %zu: %s unbroken, %s resumed\n", device,
+               tensor->name, differ, size_bytes, byte / width, bits[0], bits[1]);
     }
-    qn_safetensors_close(whole);
-    qn_safetensors_close(resumed);
+}
+
+/* Byte for byte; if not, which tensor and element is the first to differ. */
+static void expect_same_files(const char *device, const char *whole_path, const char *resumed_path)
+{
+    const char *paths[] = {whole_path, resumed_path};
+    qn_safetensors *files[2] = {0};
+    char *bytes[2] = {0};
+    size_t sizes[2] = {0};
+    qn_error error;
+    for (int i = 0; i < 2; i++) {
+        EXPECT(!file_read(paths[i], 1 << 24, &bytes[i], &sizes[i], &error));
+        EXPECT(!qn_safetensors_open(paths[i], &files[i], &error));
+    }
+    bool same = bytes[0] && bytes[1] && sizes[0] == sizes[1] && !memcmp(bytes[0], bytes[1], sizes[0]);
+    EXPECT(same);
+    if (!same && files[0] && files[1]) tell_difference(device, files[0], files[1]);
+    for (int i = 0; i < 2; i++) {
+        qn_safetensors_close(files[i]);
+        free(bytes[i]);
+    }
 }
 
 static void resume_on(const char *device, bool recorded)

@@ -148,7 +148,7 @@ static number input(dtype t, bool second, int64_t i)
 {
     static const double first[LENGTH] = {1, 5, -3, 0, 100, 7}, other[LENGTH] = {2, 3, 1, 35, 7, -2};
     double x = second ? other[i] : first[i];
-    if (dtype_is_float(t)) return (number){.f = x};
+    if (dtype_is_float(t)) return (number){.f = round_to_dtype(t, x)};
     return (number){.i = t == DT_BOOL ? x > 2 : integer_wrap(t, (int64_t)x)};
 }
 

@@ -176,7 +176,6 @@ TEST(roofs)
     EXPECT(isnan(roof_share(&(qn_roofline){0}, &f, 10000, &bound)) && !bound);
 }
 
-/* Nothing is shown above 100 % of what was measured without a word why. */
 /* The name of a slope makes way for a dot that lies where it would begin. */
 TEST(names_lie_beside_dots)
 {
@@ -201,6 +200,7 @@ TEST(names_lie_beside_dots)
     EXPECT(fabs(places[1][0] - places[0][0]) > 20 && places[1][0] > dot[0]);
 }
 
+/* Nothing is shown above 100 % of what was measured without a word why. */
 TEST(shares_above_the_limit)
 {
     static const char *const limits[] = {"memory", "compute", "tensor cores", "copy", "read", "fma"};

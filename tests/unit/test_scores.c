@@ -404,7 +404,33 @@ static void weights_are_wanted(void)
     qn_tape_free(fast);
 }
 
+/* Weights that are kept by what they are themselves: all are equal and far below the limit, so nothing is kept. The loops
+ * have them before they are divided, and there each is 1. */
+static void weights_are_kept_by_themselves(void)
+{
+    enum { ROWS = 40, COLUMNS = 70, DEPTH = 32 };
+    qn_tape *fast = NULL;
+    float out[ROWS * DEPTH];
+    if (qn_tape_new(context, where, &fast, &error)) return;
+    qn_tensor q = qn_full(fast, QN_BF16, QN_SHAPE(1, ROWS, DEPTH), 0.25);
+    qn_tensor k = qn_full(fast, QN_BF16, QN_SHAPE(1, COLUMNS, DEPTH), 1),
+              v = numbers(fast, QN_BF16, QN_SHAPE(1, COLUMNS, DEPTH), 3);
+    k = qn_add(k, qn_mul_scalar(v, 0)); /* no constant */
+    qn_tensor p = qn_softmax(qn_matmul(q, qn_transpose(k, 1, 2)), -1);
+    qn_tensor y = qn_cast(qn_matmul(qn_where(qn_gt_scalar(p, 0.5), p, qn_mul_scalar(p, 0)), v), QN_F32);
+    qn_tensor z = qn_cast(qn_matmul(qn_where(qn_gt_scalar(p, 0.5), p, qn_scalar(fast, QN_BF16, 0)), v), QN_F32);
+    qn_tensor both[] = {y, z};
+    for (int i = 0; i < 2; i++) {
+        int wrong = 0;
+        EXPECT(qn_tensor_read(both[i], out, sizeof(out), &error) == QN_OK);
+        for (int n = 0; n < ROWS * DEPTH; n++) wrong += out[n] != 0;
+        EXPECT(!wrong);
+    }
+    qn_tape_free(fast);
+}
+
 ON_EVERY_DEVICE(agree)
+ON_EVERY_DEVICE(weights_are_kept_by_themselves)
 ON_EVERY_DEVICE(weights_are_wanted)
 
 TEST(open_context)
@@ -415,4 +441,4 @@ TEST(open_context)
 
 TEST_MAIN(CASE(open_context), CASE(scores_are_not_stored), CASE(heads_run_on_the_matrix_units),
           CASE(statistics_come_with_the_output), CASE(dropout_runs_on_the_matrix_units), CASE(on_devices_agree),
-          CASE(on_devices_weights_are_wanted))
+          CASE(on_devices_weights_are_wanted), CASE(on_devices_weights_are_kept_by_themselves))

@@ -29,7 +29,7 @@ static device *cpu_open(const device_options *options)
     d->driver = &driver_cpu;
     if (options) d->options = *options;
     d->threads = d->options.threads > 0 ? d->options.threads : cpu_count();
-    d->folder = d->options.folder ? strdup(d->options.folder) : NULL;
+    d->options.folder = d->folder = d->options.folder ? strdup(d->options.folder) : NULL;
     d->numbers = cpu_numbers_find(d->folder);
     pthread_mutex_init(&d->lock, NULL);
     compiler_find(&d->compiler);

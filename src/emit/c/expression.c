@@ -143,7 +143,11 @@ static const char *converted(emitter *e, dtype from, dtype to, const char *opera
 
 static const char *bitcast(emitter *e, dtype from, dtype to, const char *operand, bool vector)
 {
-    if (from == DT_BOOL || to == DT_BOOL) return converted(e, from, to, operand, vector); /* registers hold no byte */
+    if (from == DT_BOOL || to == DT_BOOL) { /* registers hold no byte */
+        if (from == DT_BOOL) operand = converted(e, from, DT_U8, operand, vector);
+        operand = bitcast(e, from == DT_BOOL ? DT_U8 : from, to == DT_BOOL ? DT_U8 : to, operand, vector);
+        return to == DT_BOOL ? converted(e, DT_U8, to, operand, vector) : operand;
+    }
     const char *lanes = vector ? "x16" : "";
     bool from_half = dtype_is_narrow(from), to_half = dtype_is_narrow(to);
     if (from_half)

@@ -215,22 +215,23 @@ static const char *virtual_element(chained_printer *p, value v)
         put(e, "const float %s = %s;", name, power);
         return name;
     }
+    const char *type = cuda_register_type(tile_type_of(e->k, v).elem);
     if (is_mask(p, op)) {
         const char *mask = mask_text(p, op->operands[0]), *yes = chained_element(p, op->operands[1]);
         if (mask)
-            put(e, "const float %s = %s ? %s : %s;", name, mask, yes, chained_element(p, op->operands[2]));
+            put(e, "const %s %s = %s ? %s : %s;", type, name, mask, yes, chained_element(p, op->operands[2]));
         else
-            put(e, "const float %s = %s;", name, yes);
+            put(e, "const %s %s = %s;", type, name, yes);
         return name;
     }
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = chained_element(p, op->operands[i]);
-    if (op->code == OP_DIV && chained_kind_of(p->c, op->operands[1]) == CHAINED_FIXED) { /* one division a row */
+    if (op->code == OP_DIV && dtype_is_float(tile_type_of(e->k, v).elem) &&
+        chained_kind_of(p->c, op->operands[1]) == CHAINED_FIXED) { /* one division a row */
         put(e, "const float %s = %s * (1 / %s);", name, operands[0], operands[1]);
         return name;
     }
     /* What is rounded to the type of the operands is packed in that type anyway. */
-    put(e, "const %s %s = %s;", cuda_register_type(tile_type_of(e->k, v).elem), name,
-        narrows ? operands[0] : cuda_expression(e, op, operands));
+    put(e, "const %s %s = %s;", type, name, narrows ? operands[0] : cuda_expression(e, op, operands));
     return name;
 }
 

@@ -152,7 +152,8 @@ static const char *plain(emitter *e, const tile_op *op, dtype t, const char *con
     case OP_CONVERT: return converted(e, t, result, operands[0]);
     case OP_BITCAST:
         if (t == result) return operands[0];
-        if (t == DT_BOOL || result == DT_BOOL) return converted(e, t, result, operands[0]);
+        if ((t == DT_BOOL || result == DT_BOOL) && !dtype_is_narrow(t) && !dtype_is_narrow(result))
+            return converted(e, t, result, operands[0]);
         return call(e, need(e, "bitcast_%s_%s", memory_name(t), memory_name(result)), operands, 1);
     case OP_SHL:
     case OP_SHR: {

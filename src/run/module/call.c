@@ -280,7 +280,7 @@ qn_status qn_call_set_text(qn_call *call, const char *name, const char *words, q
         qn_dtype type;
         if (qn_dtype_from_name(words, &type)) return qn_call_set_type(call, known, type, error);
         text advice = {0};
-        if (!strncmp(words, "f8", 2)) text_add(&advice, "no device supports types of 8-bit floats yet; ");
+        if (!strncmp(words, "f8", 2)) text_add(&advice, "no device supports other 8-bit floats than f8e4m3 yet; ");
         const char *names[DT_COUNT + 2];
         for (int i = 0; i < DT_COUNT; i++) names[i] = dtypes[i].text;
         names[DT_COUNT] = "float";

@@ -143,7 +143,7 @@ static void run_case(checker *c, const check_case *at, int number, check_runs *r
     }
     c->ran++;
     if (status != QN_OK && status != QN_FINDING) checker_tell_failure(c, at, "ref", &error);
-    if (status == QN_OK && !number) check_runs_compile(runs, 1); /* the others are: see check_kernel */
+    if (status == QN_OK && !number) check_runs_compile(runs, 1); /* those of the others are: see check_kernel */
     if (status == QN_OK) check_runs_compare(c, at, runs, truth);
     for (int i = 0; i < c->truth->param_count; i++) memory_free(truth[i].data);
     c->moved = NULL;
@@ -223,7 +223,7 @@ static void check_kernel(checker *c, kernel_entry *entry)
         check_runs *runs = ARENA_ARRAY(c->memory, check_runs, count);
         tell_progress(c, first, cases.count);
         for (int i = 0; i < count; i++) check_runs_make(c, &cases.items[first + i], first + i, &runs[i]);
-        if (count > 1) check_runs_compile(runs, count);
+        if (first) check_runs_compile(runs, count); /* the first case's are in run_case, if it runs at all */
         for (int i = 0; i < count; i++) {
             if (!c->stopped && !enough) run_case(c, &cases.items[first + i], first + i, &runs[i]);
             tell_progress(c, first + i + 1, cases.count);
