@@ -6,8 +6,10 @@
 says() { # says NAME WORDS: in what the last command printed
     holds "$1 says: $2" grep -q -e "$2" "$work/kept"
 }
+# A library with a sanitizer needs programs with it.
+sanitize=$(sed -n 's/^QUERN_SANITIZE:STRING=\(.*\)$/\1/p' "$build/CMakeCache.txt")
 for name in sleep warmup asynchronous caches timeline; do
-    holds "$name.c builds" cc -std=gnu11 -Wall -Wextra -Werror -O2 -Iinclude "examples/measuring/$name.c" -L"$build" \
+    holds "$name.c builds" cc -std=gnu11 -Wall -Wextra -Werror -O2 ${sanitize:+-fsanitize=$sanitize} -Iinclude "examples/measuring/$name.c" -L"$build" \
         -Wl,-rpath,"$build" -lquern -lm -o "$work/$name"
     "$work/$name" "$work" >"$work/kept" 2>&1
     code=$?
