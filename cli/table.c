@@ -11,6 +11,7 @@
 #include <string.h>
 
 static const char separators[] = ",; \t\r";
+#define EXACT 0x1p53 /* numbers are read as doubles: whole ones below this are what was written */
 
 static char separator_of(const char *path)
 {
@@ -35,6 +36,14 @@ static int64_t read_line(const char *path, int number, char *line, qn_array *out
         if (!read_real(at, &value)) {
             complain("%s:%d: `%.40s` is not a number%s", path, number, at,
                      number == 1 ? ": take the line of names away, or put # before it" : "");
+            return -1;
+        }
+        bool whole = at[strspn(at, "+-0123456789")] == 0;
+        if (whole && (value >= EXACT || value <= -EXACT)) {
+            complain("%s:%d: `%.40s` is a whole number of 2^53 or beyond, which text does not keep: give the array as "
+                     ".npy, or "
+                     "write the number with an exponent if it need not be exact",
+                     path, number, at);
             return -1;
         }
         if (before + count == *room) {

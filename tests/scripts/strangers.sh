@@ -65,6 +65,9 @@ printf '0.1\n16777217\n-5e-324\n' >c.csv
 try 0 run file.qn copy --in x=c.csv --device cpu --out y=d.csv
 printf '0.100000001\n16777216\n-0\n' >wanted
 holds "one column, as f32: $(cat d.csv)" cmp d.csv wanted
+printf '9007199254740993\n' >w.csv
+try 2 run file.qn copy --in x=w.csv --device cpu
+says err "is a whole number of 2^53 or beyond"
 while IFS='|' read -r text words; do
     printf "$text" >bad.csv
     try 2 run file.qn ${words%%:*} --in x=bad.csv --device cpu
