@@ -344,16 +344,7 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
         if (c->operands[i].moves)
             put(e, "        phase_init(full%d + i, 1), phase_init(empty%d + i, %d);", i, i, c->groups);
     put(e, "    }");
-    put(e, "    phases_ready();");
-    put(e, "}");
-    put(e, "__syncthreads();");
-    put(e, "if (grid_begin() == 0) {");
-    text_add(functions, text_get(&body));
-    put(e, "}");
-    e->depth = 0;
-    put(e, "}");
-    put(e, "%s", "");
-    text_free(&body);
+    cuda_put_body(e, functions, &body);
 }
 
 /* Boxes of 64 elements of `lines` rows. */

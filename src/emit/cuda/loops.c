@@ -193,6 +193,20 @@ void print_nodes(loop_printer *p, const loop_node *n)
     for (const loop_node *first = n; n; n = n->next) print_node(p, n, first);
 }
 
+void cuda_put_body(emitter *e, text *functions, text *body)
+{
+    put(e, "    phases_ready();");
+    put(e, "}");
+    put(e, "__syncthreads();");
+    put(e, "if (grid_begin() == 0) {");
+    text_add(functions, text_get(body));
+    put(e, "}");
+    e->depth = 0;
+    put(e, "}");
+    put(e, "%s", "");
+    text_free(body);
+}
+
 void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
 {
     const schedule *s = program->schedule;
@@ -248,14 +262,5 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     put(e, "    for (int i = 0; i < %d; i++) phase_init(full + i, %d), phase_init(empty + i, %d);", s->choice.stages,
         sched_warps_fill(s) ? 1 + s->fill.warps : 1, s->choice.turns ? 1 : s->choice.groups);
     if (s->load_count) put(e, "    for (int i = 0; i < %d; i++) phase_init(in_full + i, 1);", s->in.stages);
-    put(e, "    phases_ready();");
-    put(e, "}");
-    put(e, "__syncthreads();");
-    put(e, "if (grid_begin() == 0) {");
-    text_add(functions, text_get(&body));
-    put(e, "}");
-    e->depth = 0;
-    put(e, "}");
-    put(e, "%s", "");
-    text_free(&body);
+    cuda_put_body(e, functions, &body);
 }
