@@ -274,20 +274,22 @@ class Backend(unittest.TestCase):
         words = """
 import sys, torch
 from quern import backend
-layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.GELU())
+device = sys.argv[1]
+layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.GELU()).to(device)
 f = torch.compile(layer, backend=backend.backend, dynamic=True)
 for rows in range(3, 23):
-    f(torch.randn(rows, 8)).sum().backward()
+    f(torch.randn(rows, 8, device=device)).sum().backward()
 print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 """
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "QUERN_LOG": "compile", "QUERN_CACHE": folder, "PYTHONPATH": os.path.dirname(os.path.dirname(quern.__file__))}
-            made = subprocess.run([sys.executable, "-c", words], env=environment, capture_output=True, text=True)
-        self.assertEqual(made.returncode, 0, made.stderr)
-        self.assertLessEqual(int(made.stdout.split()[-1]), 2)
-        variants = [line for line in made.stderr.splitlines() if line.startswith("compile: ") and " variant " in line]
-        self.assertTrue(variants)
-        self.assertFalse([line for line in variants if int(line.split(" variant ")[1].split()[0]) > 2], variants)
+        for device in DEVICES:
+            with self.subTest(device=device), tempfile.TemporaryDirectory() as folder:
+                environment = {**os.environ, "QUERN_LOG": "compile", "QUERN_CACHE": folder, "PYTHONPATH": os.path.dirname(os.path.dirname(quern.__file__))}
+                made = subprocess.run([sys.executable, "-c", words, device], env=environment, capture_output=True, text=True)
+                self.assertEqual(made.returncode, 0, made.stderr)
+                self.assertLessEqual(int(made.stdout.split()[-1]), 2)
+                variants = [line for line in made.stderr.splitlines() if line.startswith("compile: ") and " variant " in line]
+                self.assertTrue(variants)
+                self.assertFalse([line for line in variants if int(line.split(" variant ")[1].split()[0]) > 2], variants)
 
     def test_memory_is_flat(self):
         f = compiled(lambda x: torch.sin(x) * 2 + x.sum())
