@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 
+import gpu_lock
 import torch
 
 import quern
@@ -121,8 +122,9 @@ def main():
     times = {name: [] for name in rows}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        for name, function in rows.items():
-            times[name].append(sample(function, 100))
+        with gpu_lock.alone():
+            for name, function in rows.items():
+                times[name].append(sample(function, 100))
     for name, values in times.items():
         values.sort()
         print(f"{name:34s} {statistics.median(values):8.2f} us   (least {values[0]:.2f}, {len(values)} samples of 100)")

@@ -25,6 +25,7 @@ import warnings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench"))
+import gpu_lock  # noqa: E402
 
 
 def leaves_of(torch, function, args):
@@ -202,7 +203,7 @@ def worker(number, given, names, orders, answers, turn, late):
         os.sched_setaffinity(0, given.cores)
     choice.postponed = False
     for m in models:
-        with turn:
+        with turn, gpu_lock.alone():
             try:
                 times = m.time(given.rounds)
             except Exception as error:
