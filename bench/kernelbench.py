@@ -2,7 +2,7 @@
 """A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
 
 Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45 or 1:41,2:45]
-       [--jobs N] [--overlap] [--timeout S] [--budget S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager] [--processor-time]
+       [--jobs N] [--memory GB] [--overlap] [--timeout S] [--budget S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager] [--processor-time]
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
 get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
@@ -11,7 +11,8 @@ then the function's `bench` block has the sizes and how inputs are made (weights
 until its numbers and operations fit a CPU; they are the same on every machine.
 Each problem runs in a process of its own, which is ended after the timeout. --jobs of them compile and are checked side
 by side; then each is timed alone, so that nobody's compiling or kernels run beside a measurement; with --overlap the others
-go on with theirs as soon as it is done (they are stopped meanwhile), so that the slowest of a group is not waited for. Quern is checked
+go on with theirs as soon as it is done (they are stopped meanwhile), so that the slowest of a group is not waited for.
+Where QUERN_GPU_LOCK names a file, nobody else who honours it times meanwhile. Quern is checked
 against eager first; what is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
 below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion --why`).
 --plan runs nothing: what fusion estimates for each problem at its sizes, slowest against eager first; needs no device.
@@ -37,6 +38,8 @@ import time
 import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from gpu_lock import alone  # noqa: E402
 LIMITS = {"medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operations
 STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads|^(C|O|S|P|G|HEADS)$")
 UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
@@ -271,7 +274,7 @@ def times_us(calls, device, budget_s, clock=time.perf_counter, clean=False):
     wait = torch.cuda.synchronize if gpu else lambda: None
     empty = torch.empty(64 << 20, dtype=torch.int32, device=device) if gpu else None
     if gpu:
-        wait_until_alone(empty)
+        wait_until_alone(empty, 0.7 if "QUERN_GPU_LOCK" in os.environ else 3.0)
     counts = {}
     for name, f in calls.items():
         f()
@@ -387,6 +390,13 @@ class Run:
         except EOFError:
             return False
 
+    def caught_up(self):
+        """What it has said already is heard; is it ready?"""
+        while "ready" not in self.row and self.pipe.poll(0):
+            if not self.hear():
+                return True
+        return "ready" in self.row
+
     def follow(self, last):
         """Until it has sent `last` or has ended."""
         while last not in self.row:
@@ -442,9 +452,6 @@ def prepare_compiler():
     torch._inductor.config.compile_threads = 1
 
 
-MOST_BYTES = 100e9  # what problems prepared side by side may hold of the device's memory
-
-
 def held_bytes(problem, options):
     return 20.0 * problem.cost(problem.sizes(options.sizes))[0] if options.jobs > 1 else 0.0
 
@@ -454,7 +461,7 @@ def groups(problems, options):
     group, held = [], 0.0
     for problem in problems:
         size_bytes = held_bytes(problem, options)
-        if group and (len(group) >= options.jobs or held + size_bytes > MOST_BYTES):
+        if group and (len(group) >= options.jobs or held + size_bytes > options.memory * 1e9):
             yield group
             group, held = [], 0.0
         group.append(problem)
@@ -472,7 +479,9 @@ def rows_in_groups(problems, options, start):
         for run in runs:
             run.follow("ready")
         for run in runs:
-            yield run.finish()
+            with alone():
+                row = run.finish()
+            yield row
 
 
 def rows_overlapping(problems, options, start):
@@ -485,7 +494,7 @@ def rows_overlapping(problems, options, start):
                 waiting = []
                 break
             size_bytes = held_bytes(waiting[0], options)
-            if runs and sum(size for _, size in runs) + size_bytes > MOST_BYTES:
+            if runs and sum(size for _, size in runs) + size_bytes > options.memory * 1e9:
                 break
             runs.append((Run(waiting.pop(0), options), size_bytes))
         now = time.monotonic()
@@ -493,10 +502,14 @@ def rows_overlapping(problems, options, start):
         said = multiprocessing.connection.wait(pipes, max(min((run.end for run, _ in runs), default=now) - now, 0))
         ended = [pipes[p] for p in said if not pipes[p].hear() or "ready" in pipes[p].row]
         ended += [run for run, _ in runs if run not in ended and run.end < time.monotonic()]
-        for run in ended:
-            run.follow("ready")
-            runs = [(other, size) for other, size in runs if other is not run]
-            yield run.finish([other for other, _ in runs])
+        if not ended:
+            continue
+        with alone():
+            ended += [run for run, _ in runs if run not in ended and run.caught_up()]  # while the lock was waited for
+            for run in ended:
+                run.follow("ready")
+                runs = [(other, size) for other, size in runs if other is not run]
+                yield run.finish([other for other, _ in runs])
 
 
 # ---- what the plan says ----
@@ -591,6 +604,7 @@ def main():
     parser.add_argument("--timeout", type=float, default=60, help="seconds a problem")
     parser.add_argument("--budget", type=float, default=0.25, help="seconds that each side of a problem is timed")
     parser.add_argument("--seconds", type=float, default=1e9, help="for all: what does not fit is not begun")
+    parser.add_argument("--memory", type=float, default=100, help="gigabytes of the device that problems prepared side by side may hold")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--processor-time", action="store_true",
                         help="of a CPU that others use too: time on its cores, under taskset -c N and OMP_NUM_THREADS=1")
