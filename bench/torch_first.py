@@ -2,7 +2,7 @@
 """The first call of a compiled model, forward and gradient: Quern's backend, inductor and a backend that compiles nothing, each in a
 process of its own with empty caches, and what Quern's part of it is spent on.
 
-    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--forms quern,inductor] [--seconds 1e9] [--cold]
+    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--forms quern,inductor] [--seconds 1e9] [--cold] [--patience 0.2]
 
 With `--forms fuse,inductor` it is @quern.fuse on functions of tensors (gelu_residual, softmax_scaled, ...). With `--cold` Dynamo is imported by each
 process for itself, inside its time, as in a program whose first compiled function this is.
@@ -11,7 +11,8 @@ A lane is a share of the cores: as many processes run at once, each on cores of 
 from one that has imported torch and Dynamo. CUDA and its libraries are warm when the clock starts (the model ran eagerly once), and so is Dynamo, which every backend needs (another function was compiled by a
 backend that does nothing); what a backend imports itself is in its time. Columns: seconds, inductor's over Quern's, kernels that were compiled, what an empty
 backend takes, Quern's share (its call without an empty backend's) of what it may be (0.3 s and 40 ms a kernel), and seconds of Quern's call: importing, cutting
-graphs into islands, waiting for what is compiled meanwhile, measuring forms; the slowest kernels in ms. `--models all` takes the sixty of bench/torch_models.py.
+graphs into islands, waiting for what is compiled meanwhile, measuring forms; when all kernels were there (`settled`: a first call has little patience, and torch's
+operators serve it while longer ones compile; `--patience inf` waits); the slowest kernels in ms. `--models all` takes the sixty of bench/torch_models.py.
 SPDX-License-Identifier: MIT
 """
 
@@ -30,7 +31,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 USUAL = "gelu_residual,layer_norm,softmax_scaled,cross_entropy,mlp_norm,mlp_classifier,cnn_small,conv_bn_relu,block,block_bf16,encoder_layer,dlrm_dot,lstm_steps"
 
 
-def one(name, form, device, divide, cold):
+def one(name, form, device, divide, cold, patience):
     """In a process of its own."""
     import warnings
 
@@ -55,14 +56,15 @@ def one(name, form, device, divide, cold):
     if not cold:
         other = torch.compile(lambda x: (torch.sin(x) * x).sum(), backend="aot_eager")
         other(torch.ones(3, device=device, requires_grad=True)).backward()
-    spent = {}
+    spent, programs = {}, []
     start = time.perf_counter()
     if form == "quern":
         from quern import backend
 
         clock(spent)
-
+        backend._programs.append(programs)
         spent["imports"] = time.perf_counter() - start
+        backend.DEFAULTS["patience"] = patience
         made = torch.compile(function, backend=backend.backend)
     elif form == "fuse":
         import quern
@@ -72,6 +74,10 @@ def one(name, form, device, divide, cold):
         made = torch.compile(function, backend=form)
     step(made)
     first = time.perf_counter() - start
+    if form == "quern":
+        for program in programs if device == "cuda" else ():
+            program.compile("quern")
+        spent["settled"] = time.perf_counter() - start
     start = time.perf_counter()
     step(made)
     return {"first": first, "second": time.perf_counter() - start, "spent": spent}
@@ -108,7 +114,7 @@ def launch(name, form, given, cores):
     os.sched_setaffinity(0, cores)
     os.dup2(os.open(f"{folder}/errors", os.O_WRONLY | os.O_CREAT), 2)
     try:
-        answer = one(name, form, given.device, given.divide, given.cold)
+        answer = one(name, form, given.device, given.divide, given.cold, given.patience)
         with open(f"{folder}/answer", "w") as file:
             json.dump(answer, file)
     except Exception as error:
@@ -129,6 +135,7 @@ def main():
     parser.add_argument("--lanes", type=int, default=1)
     parser.add_argument("--forms", default="quern,inductor,aot_eager")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--patience", type=float, default=0.2, help="seconds that Quern's first call waits for kernels")
     parser.add_argument("--cold", action="store_true", help="Dynamo's imports counted")
     given = parser.parse_args()
     import torch
@@ -146,7 +153,7 @@ def main():
     share = max(1, len(cores) // given.lanes)
     waiting = [(m, f) for m in names for f in given.forms.split(",")]
     running, found = {}, {}
-    print(f"{'model':22} {'quern':>7} {'inductor':>8} {'ratio':>6} {'empty':>6} {'kernels':>7} {'share':>6} {'bar':>5}  {'imports':>7} {'cutting':>7} {'compile':>7} {'measure':>7}")
+    print(f"{'model':22} {'quern':>7} {'inductor':>8} {'ratio':>6} {'empty':>6} {'kernels':>7} {'share':>6} {'bar':>5}  {'imports':>7} {'cutting':>7} {'compile':>7} {'measure':>7} {'settled':>7}")
 
     def share_of(rows):
         """Quern's part of a first call, and what it may be; None without an empty backend's time."""
@@ -161,7 +168,7 @@ def main():
         if not q:
             return
         spent = q["spent"]
-        words = "".join(f" {spent.get(k, 0.0):7.2f}" for k in ("imports", "cutting", "compiling", "measuring"))
+        words = "".join(f" {spent.get(k, 0.0):7.2f}" for k in ("imports", "cutting", "compiling", "measuring", "settled"))
         ratio = f"{i['first'] / q['first']:6.2f}" if i else f"{'-':>6}"
         share = "%6.2f %5.2f" % share_of(rows) if share_of(rows) else f"{'-':>6} {'-':>5}"
         print(f"{name:22} {q['first']:7.2f} {i['first'] if i else float('nan'):8.2f} {ratio} {e['first'] if e else float('nan'):6.2f} {q['kernels']:7d} {share} {words}  {' '.join(f'{ms:.0f}' for ms in q['slowest'])}", flush=True)

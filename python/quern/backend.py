@@ -5,8 +5,8 @@
     print(quern.explain(model, x))        # what fused, what torch keeps, why, and what it costs
 
 Options: strict (round where eager does), smallest_island (computing nodes below which torch keeps them), measure (on CUDA: time
-the forms of a program at its first call, choice.py), product_limit (multiplications up to which a product or convolution is
-Quern's, instead of what was measured), leave (names of operators that torch keeps).
+the forms of a program at its first call, choice.py), patience (seconds that a first call waits for kernels, while torch's operators could run),
+product_limit (multiplications up to which a product or convolution is Quern's, instead of what was measured), leave (names of operators that torch keeps).
 """
 
 import collections
@@ -15,6 +15,7 @@ import functools
 import operator
 import os
 import threading
+import time
 import warnings
 
 import torch
@@ -27,7 +28,7 @@ from . import _quern, aten, cells, choice, island, runtime
 from .aten_math import TOO_LARGE
 from .cut import cut, quicken
 
-DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "product_limit": 0, "leave": ()}
+DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "patience": 0.2, "product_limit": 0, "leave": ()}
 SMALL_PRODUCT, ANY_PRODUCT = 1 << 21, 1 << 62  # what is Quern's unmeasured, and where that was faster
 _programs = []  # lists of `explain`, while it runs
 
@@ -43,7 +44,9 @@ def options_from(given, mode):
         kind = type(DEFAULTS[name])
         if kind is tuple:
             value = (value,) if isinstance(value, str) else tuple(value)
-        elif type(value) is not kind:
+        elif kind is float and type(value) is int:
+            value = float(value)
+        elif type(value) is not kind or value != value:
             raise TypeError(f"option {name!r} of backend \"quern\" is a {kind.__name__}, not {value!r}")
         found[name] = value
     return found
@@ -137,6 +140,10 @@ class Graph:
 _behind = []  # threads that compile what the first call did not wait for
 
 
+def leave_behind(threads):
+    _behind[:] = {*(thread for thread in _behind if thread.is_alive()), *threads}
+
+
 def settle():
     """Waits for what is compiled behind the program's back: the next call of each program measures it."""
     while _behind:
@@ -173,6 +180,7 @@ class Program:
         self.code = runtime.code_of_few_operators(gm)
         self.parts = parts = {}
         self.begun, self.threads = set(), []  # islands that are compiled or will be, and who compiles those of the first call
+        self.waited = None  # until when the first call waits for them
         on_gpu = _on_gpu(inputs)
         self.key = choice.key_of(gm, inputs, options) if on_gpu and options["measure"] else None
         self.known = choice.recall(self.key) if self.key else None
@@ -236,11 +244,15 @@ class Program:
             thread.start()
         return threads
 
-    def compile(self, form):
-        """Waits until the islands of a form are compiled, as far as they can be."""
+    def compile(self, form, until=None):
+        """Waits until the islands of a form are compiled, as far as they can be, or until a time has come: are they?"""
         self.threads += self.begin(self.islands(form))
-        while self.threads:
-            self.threads.pop().join()
+        for thread in list(self.threads):
+            thread.join(None if until is None else min(max(until - time.perf_counter(), 0.0), threading.TIMEOUT_MAX))
+            if thread.is_alive():
+                return False
+        self.threads.clear()
+        return True
 
     def select(self, form):
         self.form = form
@@ -252,12 +264,18 @@ class Program:
 
     def first(self, *args):
         """The first call on CUDA: islands are compiled side by side, and the forms are measured where that was not done before;
-        while somebody records a CUDA graph, or without memory for it, nothing is. The form with large products takes longest to compile:
+        while somebody records a CUDA graph, or without memory for it, nothing is. What takes longer than the caller's patience is compiled
+        while torch's operators serve this call and the next ones. The form with large products takes longest to compile:
         that is done while the others run, and it is measured at the first call after."""
         self.select(self.known or "quern")
-        if self.known not in _TORCHS and not torch.cuda.is_current_stream_capturing():
+        if torch.cuda.is_current_stream_capturing():
+            for thread in self.threads:
+                thread.join()  # what is recorded stays as it is
+            self.run = self.first
+        elif self.known not in _TORCHS:
+            if not self.compile(self.known or "quern", self.patience_ends()):
+                return self.meanwhile(*args)
             try:
-                self.compile(self.known or "quern")
                 if self.key and not self.known:
                     if choice.postponed and self.has_products:
                         self.compile("products")
@@ -269,10 +287,31 @@ class Program:
                 self.select("quern")
         return (self.gm.forward if self.form in _TORCHS else self.quern)(*args)
 
+    def patience_ends(self):
+        """When the first call has waited long enough; None: never, as for who sees what autograd saves, where forms differ, and for who
+        wants no other form than Quern's."""
+        if choice.postponed or not self.options["measure"] or choice.has_hooks():
+            return None
+        if self.waited is None:
+            self.waited = time.perf_counter() + self.options["patience"]
+        return self.waited
+
+    def meanwhile(self, *args):
+        """Torch's operators, until the kernels are there."""
+        self.run = self.first
+        leave_behind(self.threads)
+        try:
+            return self.gm.forward(*args)
+        except torch.OutOfMemoryError:
+            if self.changed != set():  # half of it may be done
+                raise
+        self.compile(self.known or "quern")  # fused, it may need less
+        return self.run(*args)
+
     def prepare_products(self):
         meanwhile = self.run
         behind = self.begin(self.islands("products"))
-        _behind.extend(behind)
+        leave_behind(behind)
 
         def later(*args):
             if any(thread.is_alive() for thread in behind) or torch.cuda.is_current_stream_capturing() or choice.has_hooks():
@@ -384,8 +423,6 @@ def _short(target):
 def explain(model, *args, options=None, gradient=True, **keywords):
     """Compiles a model (or function) for these arguments and says what fused, what torch keeps and why, and what a call costs.
     The gradient is looked at too where a parameter or argument wants one (it is added to their `.grad`)."""
-    import time
-
     programs, times = [], {}
     _programs.append(programs)
     torch._dynamo.reset()

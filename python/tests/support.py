@@ -17,6 +17,11 @@ try:
 except ImportError:
     torch = None
 
+if torch:
+    from quern import backend
+
+    backend.DEFAULTS["patience"] = float("inf")  # first calls are Quern's, and not torch's while kernels compile
+
 needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
 needs_torch = unittest.skipIf(torch is None, "torch is not installed")
 needs_cuda = unittest.skipIf(torch is None or not torch.cuda.is_available(), "there is no CUDA device")

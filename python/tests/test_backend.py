@@ -1,14 +1,17 @@
 """The torch.compile backend: models against eager, forward and gradient, and what a backend promises. A few models in the
 ordinary run; QUERN_TEST_MODELS=all for all of them, or names of some."""
 
+import contextlib
 import gc
 import importlib.metadata
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import warnings
+from unittest import mock
 
 from .support import needs_torch, quern, torch
 
@@ -121,9 +124,12 @@ class Backend(unittest.TestCase):
         from quern.backend import options_from
 
         self.assertEqual(options_from({"leave": "aten.mm"}, None)["leave"], ("aten.mm",))
+        self.assertEqual(options_from({"patience": 3}, None)["patience"], 3.0)
         for bad, words in (
             (({"fast": 1}, None), "no option 'fast'"),
             (({"strict": 1}, None), "is a bool, not 1"),
+            (({"patience": "long"}, None), "is a float, not 'long'"),
+            (({"patience": float("nan")}, None), "is a float, not nan"),
             ((None, "reduce-overhead"), "no mode 'reduce-overhead'"),
         ):
             with self.assertRaises((ValueError, TypeError)) as caught:
@@ -230,6 +236,66 @@ class Backend(unittest.TestCase):
         for a, b in zip(found, f(*given)):
             torch.testing.assert_close(a, b)
         self.assertGreater(len(reports[0].islands), 1)
+
+    def test_a_first_call_has_little_patience(self):
+        """As on CUDA: torch's operators serve calls while kernels compile; Quern's come after, or at once for who waits, or hides what is saved."""
+        from quern import backend, choice, island
+
+        def f(x):
+            return torch.softmax(torch.sin(x) * 2, -1) + x
+
+        x, gate, ran = torch.randn(4, 6, requires_grad=True), threading.Event(), []
+        real = island.Island.__call__
+
+        def prepare(self):
+            gate.wait(60)
+            self.compile()
+
+        def call(self, *args):
+            ran.append(self.name)
+            return real(self, *args)
+
+        def step(function):
+            y = function(x)
+            return [y.detach(), *torch.autograd.grad(y.sin().sum(), x)]
+
+        def same():
+            for a, b in zip(step(made), wanted):
+                torch.testing.assert_close(a, b)
+
+        wanted = step(f)
+        with (
+            mock.patch.object(backend, "_on_gpu", lambda inputs: True),
+            mock.patch.object(choice, "key_of", lambda *args: None),
+            mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: False),
+            mock.patch.object(torch.cuda, "current_stream", lambda: None),
+            mock.patch.object(torch.cuda, "stream", lambda stream: contextlib.nullcontext()),
+            mock.patch.object(island.Island, "prepare", prepare),
+            mock.patch.object(island.Island, "__call__", call),
+        ):
+            made = compiled(f, patience=0.01)
+            for _ in range(3):
+                same()
+            self.assertEqual(ran, [])
+            gate.set()
+            backend.settle()
+            same()
+            self.assertEqual(len(ran), 2)
+            for options in ({"patience": 100.0}, {"patience": 0.0, "measure": False}):
+                gate.clear()
+                made = compiled(f, **options)
+                threading.Timer(0.3, gate.set).start()
+                same()
+            gate.clear()
+            made = compiled(lambda x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False), patience=0.0)
+            threading.Timer(0.3, gate.set).start()
+            same()
+            gate.clear()
+            inner = compiled(f, patience=0.0)
+            made = lambda x: torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False)  # noqa: E731
+            threading.Timer(0.3, gate.set).start()
+            same()
+            self.assertGreaterEqual(len(ran), 8)
 
     def test_an_island_that_fails_is_torchs(self):
         from quern import island

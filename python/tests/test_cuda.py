@@ -1,5 +1,6 @@
 """CUDA tensors: streams, graphs, no waiting, memory that stays flat. Needs a GPU; what needs none is in test_torch.py."""
 
+import copy
 import os
 import tempfile
 import time
@@ -172,6 +173,51 @@ class Cuda(unittest.TestCase):
                     graph.replay()
                     self.close(y, f(given))
             finally:
+                choice._known = kept
+                del os.environ["QUERN_CACHE"]
+                if old is not None:
+                    os.environ["QUERN_CACHE"] = old
+
+    def test_first_calls_without_patience(self):
+        """Torch's operators until kernels are there, in training too; a graph that is recorded meanwhile has Quern's."""
+        from quern import backend, choice
+
+        layer = torch.nn.Sequential(torch.nn.Linear(128, 96), torch.nn.BatchNorm1d(96), torch.nn.GELU(), torch.nn.LayerNorm(96)).cuda()
+        other = copy.deepcopy(layer)
+        first, second = (torch.optim.SGD(m.parameters(), 0.05) for m in (layer, other))
+        torch._dynamo.reset()
+        found, old, kept = [], os.environ.get("QUERN_CACHE"), choice._known
+        backend._programs.append(found)
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["QUERN_CACHE"], choice._known = folder, None
+            try:
+                made = torch.compile(layer, backend=backend.backend, options={"patience": 0.0})
+                for turn in range(6):
+                    for model, optimizer in ((made, first), (other, second)):
+                        optimizer.zero_grad()
+                        model(self.x).square().mean().backward()
+                        optimizer.step()
+                    self.assertEqual(bool(found[0].times), turn > 0, found[0].times)
+                    backend.settle()
+                    for a, b in zip(layer.state_dict().values(), other.state_dict().values()):
+                        self.close(a, b, 1e-3)
+                torch._dynamo.reset()
+                with torch.no_grad():
+                    f = lambda x: torch.softmax(torch.sin(x) * 3, -1) + x.mean(0)  # noqa: E731
+                    given, graph = self.x.clone(), torch.cuda.CUDAGraph()
+                    made = torch.compile(f, backend=backend.backend, options={"patience": 0.0})
+                    self.close(made(given), f(given))
+                    torch.cuda.synchronize()
+                    with torch.cuda.graph(graph):
+                        y = made(given)
+                    given.copy_(torch.randn_like(given))
+                    graph.replay()
+                    self.close(y, f(given))
+                    backend.settle()
+                    self.close(made(given), f(given))
+                    self.assertTrue(found[-1].times)
+            finally:
+                backend._programs.pop()
                 choice._known = kept
                 del os.environ["QUERN_CACHE"]
                 if old is not None:
