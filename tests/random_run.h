@@ -8,6 +8,7 @@
 #define QUERN_TESTS_RANDOM_RUN_H
 
 #include "graph_run.h"
+#include "share.h"
 #include "test.h"
 
 #include <quern/device.h>
@@ -15,18 +16,6 @@
 #include <signal.h>
 
 static qn_context *context;
-
-static inline int number_from(const char *name, int otherwise)
-{
-    const char *words = environment_get(name);
-    return words ? atoi(words) : otherwise;
-}
-
-/* How many of something: a quarter under a sanitizer, where each takes ten times as long. */
-static inline int count_from(const char *name, int otherwise)
-{
-    return number_from(name, environment_get("QUERN_SLOW") ? MAXIMUM(otherwise / 4, 1) : otherwise);
-}
 
 static inline bool has_device(const char *name)
 {

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "random_axes.h"
+#include "share.h"
 #include "test.h"
 
 #include <quern/nn.h>
@@ -14,12 +15,6 @@
 
 static qn_context *context;
 static char running[96]; /* what is being run, for one of our own checks */
-
-static int number_from(const char *name, int otherwise)
-{
-    const char *words = getenv(name);
-    return words ? atoi(words) : otherwise;
-}
 
 static void at_abort(int signal_number)
 {
@@ -197,7 +192,7 @@ TEST(product_of_eight_axes)
 
 TEST(on_ref)
 {
-    int count = number_from("QUERN_AXES", 120);
+    int count = count_from("QUERN_AXES", "programs over axes", 120);
     run_seeds("ref", QN_FUSED, count);
     run_seeds("ref", QN_EAGER, count);
     run_seeds("ref", QN_STRICT, count);
@@ -205,7 +200,7 @@ TEST(on_ref)
 
 TEST(on_cpu)
 {
-    int count = number_from("QUERN_AXES", 12);
+    int count = count_from("QUERN_AXES", "programs over axes", 12);
     run_seeds("cpu", QN_FUSED, count);
     run_seeds("cpu", QN_EAGER, count);
     run_seeds("cpu", QN_STRICT, count);
@@ -213,7 +208,7 @@ TEST(on_cpu)
 
 TEST(on_emu)
 {
-    run_seeds("emu", QN_FUSED, number_from("QUERN_AXES", 3));
+    run_seeds("emu", QN_FUSED, count_from("QUERN_AXES", "programs over axes", 3));
 }
 
 TEST_MAIN(CASE(windows_of_three_axes), CASE(folds_of_many_axes), CASE(convolution_of_three_axes),

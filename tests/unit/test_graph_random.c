@@ -6,13 +6,8 @@
  */
 #include "graph_run.h"
 #include "ir/graph_simplify.h"
+#include "share.h"
 #include "test.h"
-
-static int number_from(const char *name, int otherwise)
-{
-    const char *words = environment_get(name);
-    return words ? atoi(words) : otherwise;
-}
 
 /* Elements that arithmetic computes and reductions read. */
 static int64_t work_of(const graph *g, const node *roots, int count)
@@ -72,7 +67,7 @@ static void check_one(uint64_t seed, const random_options *options, bool *met)
 
 TEST(simplifying_keeps_values)
 {
-    int count = number_from("QUERN_GRAPHS", 400), first = number_from("QUERN_GRAPH_SEED", 1);
+    int count = count_from("QUERN_GRAPHS", "random graphs", 400), first = number_from("QUERN_GRAPH_SEED", 1);
     bool met[GRAPH_CODE_COUNT] = {false};
     for (int i = 0; i < count && test_failures_of_case < 3; i++) {
         random_options options = {5, 60, DT_COUNT, i % 2};

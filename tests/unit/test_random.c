@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/run.h"
+#include "share.h"
 #include "test.h"
 
 #include <quern/quern.h>
@@ -285,8 +286,8 @@ TEST(random_programs_agree)
     qn_context *context;
     qn_error error;
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
-    const char *count_words = getenv("QUERN_RANDOM"), *seed_words = getenv("QUERN_RANDOM_SEED");
-    int count = count_words ? atoi(count_words) : 60, failures = 0;
+    const char *seed_words = getenv("QUERN_RANDOM_SEED");
+    int count = count_from("QUERN_RANDOM", "random programs", 60), failures = 0;
     uint64_t first = seed_words ? strtoull(seed_words, NULL, 10) : 1;
     const char *device = getenv("QUERN_TEST_DEVICE") ? getenv("QUERN_TEST_DEVICE") : "cpu";
     for (int i = 0; i < count && failures < 3; i++)
@@ -301,8 +302,8 @@ TEST(random_programs_agree_on_emu)
     qn_context *context;
     qn_error error;
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
-    const char *count_words = getenv("QUERN_RANDOM_EMU"), *seed_words = getenv("QUERN_RANDOM_SEED");
-    int count = count_words ? atoi(count_words) : 12, failures = 0, slot;
+    const char *seed_words = getenv("QUERN_RANDOM_SEED");
+    int count = count_from("QUERN_RANDOM_EMU", "random programs", 12), failures = 0, slot;
     uint64_t first = seed_words ? strtoull(seed_words, NULL, 10) : 501;
     EXPECT(context_slot(context, "emu", &slot, &error) == QN_OK);
     context->slots[slot].driver->set_checked(context->slots[slot].device, true);

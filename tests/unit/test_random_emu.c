@@ -8,6 +8,7 @@
  */
 #include "batch.h"
 #include "run/workbench/check.h"
+#include "share.h"
 
 enum { AT_ONCE = 24, USUAL_COUNT = 24 };
 
@@ -333,14 +334,14 @@ static int run_some(uint64_t first, int count)
 TEST(random_programs_in_the_checked_emu)
 {
     qn_error error;
-    const char *count_words = getenv("QUERN_RANDOM"), *seed_words = getenv("QUERN_RANDOM_SEED");
-    const char *seconds_words = getenv("QUERN_SECONDS");
-    int count = count_words ? atoi(count_words) : seconds_words ? INT32_MAX : USUAL_COUNT, done = 0, failures = 0;
+    const char *seed_words = getenv("QUERN_RANDOM_SEED"), *seconds_words = getenv("QUERN_SECONDS");
+    int count = count_from("QUERN_RANDOM", "random programs", seconds_words ? INT32_MAX : USUAL_COUNT), done = 0;
+    int failures = 0;
     uint64_t first = seed_words ? strtoull(seed_words, NULL, 10) : 1;
     int64_t end = seconds_words ? clock_now_ns() + atoi(seconds_words) * (int64_t)1000000000 : INT64_MAX;
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
     EXPECT(batch_open(&kernels, context));
-    if (!count_words && !seconds_words) failures += run_some(200152, 1); /* a text that did not compile */
+    if (!getenv("QUERN_RANDOM") && !seconds_words) failures += run_some(200152, 1); /* a text that did not compile */
     while (done < count && failures < 3 && clock_now_ns() < end) {
         int some = MINIMUM(count - done, AT_ONCE);
         failures += run_some(first + (uint64_t)done, some);

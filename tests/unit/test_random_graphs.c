@@ -7,7 +7,7 @@
 
 static int graphs(void)
 {
-    return count_from("QUERN_GRAPHS", 100);
+    return count_from("QUERN_GRAPHS", "random graphs", 100);
 }
 
 static int most_ops(void)

@@ -12,7 +12,7 @@ static int most_ops(void)
 
 TEST(fused)
 {
-    run_all((way){"cpu", QN_FUSED, false}, count_from("QUERN_GRAPHS", 100), most_ops(), DT_COUNT);
+    run_all((way){"cpu", QN_FUSED, false}, count_from("QUERN_GRAPHS", "random graphs", 100), most_ops(), DT_COUNT);
 }
 
 /* Graphs that failed once. */
@@ -40,7 +40,7 @@ TEST(known_graphs)
 
 TEST(strict_is_eager)
 {
-    int count = count_from("QUERN_GRAPHS", 10);
+    int count = count_from("QUERN_GRAPHS", "random graphs", 10);
     run_all((way){"cpu", QN_STRICT, true}, count, most_ops(), DT_F32);
     run_all((way){"cpu", QN_STRICT, true}, count, most_ops(), DT_BF16);
     qn_context_close(context);

@@ -19,12 +19,12 @@ static const char *device(void)
 
 TEST(fused)
 {
-    run_all((way){device(), QN_FUSED, false}, count_from("QUERN_GRAPHS", 100), most_ops(), DT_COUNT);
+    run_all((way){device(), QN_FUSED, false}, count_from("QUERN_GRAPHS", "random graphs", 100), most_ops(), DT_COUNT);
 }
 
 TEST(strict_is_eager)
 {
-    int count = count_from("QUERN_GRAPHS", environment_get("QUERN_TEST_DEVICE") ? 100 : 2);
+    int count = count_from("QUERN_GRAPHS", "random graphs", environment_get("QUERN_TEST_DEVICE") ? 100 : 2);
     run_all((way){device(), QN_STRICT, true}, count, most_ops(), DT_F32);
     run_all((way){device(), QN_STRICT, true}, count, most_ops(), DT_BF16);
     qn_context_close(context);

@@ -260,7 +260,7 @@ static bool is_before(const emitter *e, const tile_block *block, int at, value v
  * memory brings them into the L2 while the block multiplies. */
 static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type)
 {
-    int at;
+    int at = 0;
     const tile_block *block = type->dims[0] * type->dims[1] < ASK_TILE ? NULL : block_of(e->k, loop, &at);
     for (int i = at + 1; block && i < block->op_count; i++) {
         tile_op *op = block->ops[i], *load;
