@@ -357,6 +357,37 @@ TEST(layouts)
     }
 }
 
+static int64_t compiles[3][2]; /* before the first and after the last case of each kernel */
+
+static void note_progress(void *user, const char *line, size_t length)
+{
+    int number, done;
+    qn_context *own = user;
+    (void)length;
+    if (sscanf(line, "[%d/3] %*[a-z]: %d of", &number, &done) == 2 && number >= 1 && number <= 3)
+        compiles[number - 1][done > 0] = own->compiles;
+}
+
+/* What the kernels after the first one run is compiled before the first of their cases runs. */
+TEST(kernels_are_compiled_ahead)
+{
+    qn_context *own;
+    EXPECT(qn_context_open(&(qn_context_options){.no_cache = true}, &own, &error) == QN_OK);
+    text source = {0};
+    for (int i = 0; i < 3; i++)
+        text_print(&source,
+                   "kernel %c(in float x[n], out float y[n]) launch (n) { y[program(0)] = x[program(0)] + %d; }\n",
+                   'a' + i, i);
+    EXPECT(file_write(path, text_get(&source), source.length, &error) == QN_OK);
+    text_free(&source);
+    const qn_check_options options = {.device = "cpu", .progress = note_progress, .progress_user = own};
+    EXPECT(qn_check_file(own, path, &options, keep, NULL, &error) == QN_OK);
+    EXPECT(compiles[0][0] == 0 && compiles[0][1] > 0); /* the first is found right before */
+    EXPECT(compiles[1][0] > compiles[0][1] && compiles[1][1] == compiles[1][0]);
+    EXPECT(compiles[2][0] > compiles[0][1] && compiles[2][1] == compiles[2][0]);
+    qn_context_close(own);
+}
+
 TEST(closing)
 {
     text_free(&output);
@@ -368,4 +399,4 @@ TEST_MAIN(CASE(opening), CASE(clean), CASE(findings_are_told_once), CASE(failure
           CASE(no_kernel), CASE(refusals), CASE(wrong_calls), CASE(inputs_of_the_bench), CASE(planted_integers),
           CASE(integers_of_functions), CASE(indices_stay_small), CASE(raw_kernels), CASE(comparing),
           CASE(constants_have_no_gradient), CASE(remarks), CASE(what_rounding_does_is_no_finding), CASE(layouts),
-          CASE(closing))
+          CASE(kernels_are_compiled_ahead), CASE(closing))

@@ -53,7 +53,7 @@ static const char *kind_words(int kind)
 
 /* Did the earlier access happen before this one for sure? Of another group of blocks nothing is said: its programs are
  * others, which `ref` watches. */
-static bool is_ordered(const emu_thread *self, const mark *earlier)
+static inline bool is_ordered(const emu_thread *self, const mark *earlier)
 {
     const emu_block *b = self->block;
     if (earlier->block != b->number) return earlier->together != b->worker->together;
@@ -102,19 +102,21 @@ EMU_ON_STACK static void check_races(emu_thread *self, const touched *t, int kin
     bool told = false;
     for (size_t i = t->first; i < t->first + t->count && i < t->shadow->count; i++) {
         cell *c = &t->shadow->cells[i];
-        const struct {
-            const mark *earlier;
-            const char *kind;
-            bool harmless;
-        } others[] = {{&c->write, "write", false},
-                      {&c->atomic, "atomic", (kind & EMU_ATOMIC) != 0},
-                      {&c->reads[0], "read", kind == EMU_READ},
-                      {&c->reads[1], "read", kind == EMU_READ}};
-        for (int o = 0; o < COUNT(others) && !told; o++) {
-            if (others[o].harmless || is_ordered(self, others[o].earlier)) continue;
-            report_race(self, t, others[o].earlier, others[o].kind, i, kind, place);
-            told = true;
+        const mark *earlier = NULL; /* an access that this one races with */
+        const char *was = "read";
+        if (!is_ordered(self, &c->write)) {
+            earlier = &c->write;
+            was = "write";
+        } else if (!(kind & EMU_ATOMIC) && !is_ordered(self, &c->atomic)) {
+            earlier = &c->atomic;
+            was = "atomic";
+        } else if (kind != EMU_READ && !is_ordered(self, &c->reads[0])) {
+            earlier = &c->reads[0];
+        } else if (kind != EMU_READ && !is_ordered(self, &c->reads[1])) {
+            earlier = &c->reads[1];
         }
+        if (earlier && !told) report_race(self, t, earlier, was, i, kind, place);
+        told |= earlier != NULL;
         if (kind & EMU_ATOMIC)
             c->atomic = now;
         else if (kind & EMU_WRITE)

@@ -12,6 +12,7 @@
 
 #define KERNEL_LIMIT_NS ((int64_t)20 * 1000000000) /* after this the remaining cases of a kernel are left out */
 #define LEAST_TOGETHER 8    /* cases: not all of them are compiled for, and some take longer than others */
+#define JOBS_AHEAD 8        /* compiled ahead for each core */
 #define STEP_LIMIT 20000000 /* ops of one program, unless the options say otherwise */
 
 static qn_status apply(checker *c, qn_call *call, const check_case *at, qn_error *error)
@@ -143,7 +144,8 @@ static void run_case(checker *c, const check_case *at, int number, check_runs *r
     }
     c->ran++;
     if (status != QN_OK && status != QN_FINDING) checker_tell_failure(c, at, "ref", &error);
-    if (status == QN_OK && !number) check_runs_compile(runs, 1); /* those of the others are: see check_kernel */
+    if (status == QN_OK && !number)
+        check_runs_compile(c->context, runs, 1); /* those of the others are: see check_kernel */
     if (status == QN_OK) check_runs_compare(c, at, runs, truth);
     for (int i = 0; i < c->truth->param_count; i++) memory_free(truth[i].data);
     c->moved = NULL;
@@ -159,31 +161,24 @@ static void run_case(checker *c, const check_case *at, int number, check_runs *r
     }
 }
 
-/* Who is right for this kernel; NULL with a line of explanation if it cannot be checked here. */
-static kernel_entry *find_truth(checker *c, kernel_entry *entry)
+/* Who is right for this kernel; NULL with why it cannot be checked here. */
+static kernel_entry *find_truth(checker *c, kernel_entry *entry, text *why)
 {
     if (!entry->item || entry->item->kind != AST_RAW) return entry;
     bool runs = false;
     for (int slot = 0; slot < c->context->slot_count; slot++) runs |= checker_wants(c, slot);
-    if (!runs) {
-        checker_say(c, "%s: skipped, %s text, and no device that runs it is %s\n", entry->name, entry->item->word,
-                    c->options->device ? "asked for" : "here");
-        return NULL;
-    }
-    if (!c->context->allow_raw) {
-        checker_say(c, "%s: skipped, raw kernels are not allowed here\n", entry->name);
-        return NULL;
-    }
     const ast *bench = bench_of(c->module->file, entry->name);
     kernel_entry *first = bench ? module_find(c->module, bench->list.items[0]->name, NULL) : NULL;
-    if (!first || first == entry || !first->item || first->item->kind != AST_KERNEL) {
-        checker_say(
-            c,
-            "%s: skipped, a raw kernel is compared with the first variant of its bench, which must be a tile kernel\n",
-            entry->name);
-        return NULL;
-    }
-    return first;
+    if (!runs)
+        text_print(why, "%s text, and no device that runs it is %s", entry->item->word,
+                   c->options->device ? "asked for" : "here");
+    else if (!c->context->allow_raw)
+        text_add(why, "raw kernels are not allowed here");
+    else if (!first || first == entry || !first->item || first->item->kind != AST_KERNEL)
+        text_add(why, "a raw kernel is compared with the first variant of its bench, which must be a tile kernel");
+    else
+        return first;
+    return NULL;
 }
 
 static void tell_progress(checker *c, int done, int count)
@@ -198,8 +193,11 @@ static void tell_progress(checker *c, int done, int count)
 
 static void check_kernel(checker *c, kernel_entry *entry)
 {
+    text why = {0};
     c->entry = entry;
-    c->truth = find_truth(c, entry);
+    c->truth = find_truth(c, entry, &why);
+    if (!c->truth) checker_say(c, "%s: skipped, %s\n", entry->name, text_get(&why));
+    text_free(&why);
     if (!c->truth) return;
     c->memory = arena_new();
     c->seen_count = c->told_count = c->ran = c->skipped = c->compared = c->findings = c->as_cuda = 0;
@@ -223,7 +221,8 @@ static void check_kernel(checker *c, kernel_entry *entry)
         check_runs *runs = ARENA_ARRAY(c->memory, check_runs, count);
         tell_progress(c, first, cases.count);
         for (int i = 0; i < count; i++) check_runs_make(c, &cases.items[first + i], first + i, &runs[i]);
-        if (first) check_runs_compile(runs, count); /* the first case's are in run_case, if it runs at all */
+        if (first)
+            check_runs_compile(c->context, runs, count); /* the first case's are in run_case, if it runs at all */
         for (int i = 0; i < count; i++) {
             if (!c->stopped && !enough) run_case(c, &cases.items[first + i], first + i, &runs[i]);
             tell_progress(c, first + i + 1, cases.count);
@@ -313,6 +312,39 @@ static void check_entry(checker *c, kernel_entry *entry)
     for (int i = 0; i < COUNT(ranks) && !c->ended; i++) check_one(c, function_spread(entry, ranks[i]));
 }
 
+/* Compiles all that the cases of the kernels from this one on will run, of as many kernels as keep every core busy; each kernel
+ * by itself ends with some cores waiting for the slowest text, and a file has dozens of them. The first kernel of a file is
+ * left out: it is compiled once `ref` found it right, as what is wrong is mostly wrong there. What cannot be compiled says so
+ * when it is its turn. */
+static void compile_ahead(checker *c, int from)
+{
+    if (from == 0 || from < c->ahead || c->options->kernel) return;
+    checker own = {.context = c->context, .module = c->module, .options = c->options, .ref_slot = c->ref_slot};
+    own.memory = arena_new();
+    check_runs *runs = NULL;
+    int count = 0, capacity = 0, jobs = 0, units = slot_about(c->context, c->ref_slot)->units;
+    for (c->ahead = from; c->ahead < c->module->kernel_count && jobs < JOBS_AHEAD * cpu_count(); c->ahead++) {
+        kernel_entry *entry = own.entry = &c->module->kernels[c->ahead];
+        text why = {0};
+        if (entry->spread < 0 && !ast_is_imported(entry->item)) own.truth = find_truth(&own, entry, &why);
+        text_free(&why);
+        check_cases cases = {0};
+        if (own.truth) check_choose(entry, &c->options->settings, units, own.memory, &cases);
+        own.compared = 0;
+        for (int i = 0; i < cases.count; i++) {
+            check_runs one = {0};
+            check_runs_make(&own, &cases.items[i], i, &one);
+            jobs += one.count;
+            ARENA_PUSH(own.memory, runs, count, capacity, one);
+            check_runs_add_instrumented(&own, &cases.items[i], &runs[count - 1]);
+        }
+        own.truth = NULL;
+    }
+    check_runs_compile(c->context, runs, count);
+    for (int i = 0; i < count; i++) check_runs_free(&runs[i]);
+    arena_free(own.memory);
+}
+
 /* Devices that can watch what a kernel does do so while it is checked. */
 static void set_checked(qn_context *context, bool checked)
 {
@@ -343,6 +375,7 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     for (int i = 0; status == QN_OK && c.no_memory.status == QN_OK && i < c.module->kernel_count; i++)
         if (only ? only == &c.module->kernels[i] : !ast_is_imported(c.module->kernels[i].item)) {
             c.number = only ? 1 : i + 1;
+            compile_ahead(&c, i);
             check_entry(&c, &c.module->kernels[i]);
         }
     for (int i = 0; status == QN_OK && only && i < c.module->gradient_count; i++)

@@ -170,7 +170,7 @@ static void make_run(checker *c, const check_case *at, check_runs *runs, int slo
 void check_runs_make(checker *c, const check_case *at, int number, check_runs *runs)
 {
     bool raw = c->truth != c->entry;
-    *runs = (check_runs){.items = ARENA_ARRAY(c->memory, check_run, 3 * c->context->slot_count)};
+    *runs = (check_runs){.items = ARENA_ARRAY(c->memory, check_run, 4 * c->context->slot_count)};
     for (int slot = 0; slot < c->context->slot_count; slot++) {
         if (at->as_cuda && checker_wants_text(c, slot)) {
             make_run(c, at, runs, slot, false, 0);
@@ -182,17 +182,53 @@ void check_runs_make(checker *c, const check_case *at, int number, check_runs *r
     }
 }
 
-void check_runs_compile(check_runs *runs, int count)
+static void compile_these(check_runs *runs, int count, bool instrumented)
 {
     int total = 0, jobs_count = 0;
     for (int i = 0; i < count; i++) total += runs[i].count;
     compile_job *jobs = heap_array((size_t)total + 1, sizeof(*jobs));
     for (int i = 0; i < count; i++)
-        for (int k = 0; k < runs[i].count; k++)
-            if (runs[i].items[k].status == QN_OK)
-                jobs[jobs_count++] = (compile_job){.call = runs[i].items[k].call, .slot = runs[i].items[k].slot};
+        for (int k = 0; k < runs[i].count; k++) {
+            check_run *r = &runs[i].items[k];
+            if (r->status == QN_OK && r->instrumented == instrumented)
+                jobs[jobs_count++] = (compile_job){.call = r->call, .slot = r->slot};
+        }
     calls_compile(jobs, jobs_count, cpu_count()); /* why one could not be, its launch will say */
     heap_free(jobs);
+}
+
+/* GPUs whose kernels are made with tests of every access from now on, or without. */
+static void set_instrumented(qn_context *context, bool on)
+{
+    for (int slot = 0; slot < context->slot_count; slot++) {
+        device_slot *s = &context->slots[slot];
+        if (!s->driver->set_checked || !s->driver->memory) continue;
+        s->driver->set_checked(s->device, on);
+        s->checked = on;
+    }
+}
+
+static bool wants_instrumented(const checker *c, int slot)
+{
+    const driver *d = c->context->slots[slot].driver;
+    return d->set_checked && d->memory && c->compared < INSTRUMENTED_RUNS;
+}
+
+void check_runs_add_instrumented(checker *c, const check_case *at, check_runs *runs)
+{
+    for (int i = 0, count = runs->count; i < count; i++, c->compared++) {
+        if (runs->items[i].strided || !wants_instrumented(c, runs->items[i].slot)) continue;
+        make_run(c, at, runs, runs->items[i].slot, false, 0);
+        runs->items[runs->count - 1].instrumented = true;
+    }
+}
+
+void check_runs_compile(qn_context *context, check_runs *runs, int count)
+{
+    set_instrumented(context, true);
+    compile_these(runs, count, true);
+    set_instrumented(context, false);
+    compile_these(runs, count, false);
 }
 
 void check_runs_free(check_runs *runs)
@@ -211,18 +247,15 @@ void check_runs_free(check_runs *runs)
  * access tested before they go as they are. False: that found something. */
 static bool run_instrumented(checker *c, const check_case *at, int slot)
 {
-    device_slot *s = &c->context->slots[slot];
-    if (!s->driver->set_checked || !s->driver->memory || c->compared >= INSTRUMENTED_RUNS) return true;
+    if (!wants_instrumented(c, slot)) return true;
     qn_error error;
     qn_call *call;
-    s->driver->set_checked(s->device, true);
-    s->checked = true;
+    set_instrumented(c->context, true);
     qn_status status = checker_prepare(c, c->entry, at, &call, &error);
     if (status == QN_OK) status = call_launch(call, slot, NULL, &error);
-    if (status != QN_OK) checker_tell_failure(c, at, s->name, &error);
+    if (status != QN_OK) checker_tell_failure(c, at, c->context->slots[slot].name, &error);
     qn_call_free(call);
-    s->driver->set_checked(s->device, false);
-    s->checked = false;
+    set_instrumented(c->context, false);
     return status == QN_OK;
 }
 

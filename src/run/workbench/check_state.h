@@ -15,7 +15,8 @@ typedef struct checker {
     qn_write *write;
     void *user;
     int ref_slot;
-    int number; /* of the kernel at hand, from 1 */
+    int number;                  /* of the kernel at hand, from 1 */
+    int ahead;                   /* kernels of the module before this one are compiled */
     arena *memory;               /* of the kernel at hand */
     kernel_entry *entry, *truth; /* truth: who is right, the kernel itself unless it is raw */
     struct {
@@ -48,6 +49,7 @@ typedef struct check_run {
     qn_call *call; /* NULL: it could not be prepared */
     int slot;
     bool strided, as_cuda;
+    bool instrumented; /* with every access tested, on a GPU; compiled only */
     array_view *views; /* of strided ones, by parameter, with what to free and its size; NULL elsewhere */
     void **bases;
     size_t *sizes;
@@ -62,7 +64,10 @@ typedef struct check_runs { /* all of one case */
 
 /* check_devices.c */
 void check_runs_make(checker *c, const check_case *at, int number, check_runs *runs);
-void check_runs_compile(check_runs *runs, int count); /* of several cases at once; nothing is launched */
+void check_runs_add_instrumented(checker *c, const check_case *at,
+                                 check_runs *runs); /* what check_runs_compare will run first */
+void check_runs_compile(qn_context *context, check_runs *runs,
+                        int count); /* of several cases at once; nothing is launched */
 void check_runs_compare(checker *c, const check_case *at, check_runs *runs, const array_view *truth);
 void check_runs_free(check_runs *runs);
 
