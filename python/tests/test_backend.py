@@ -18,11 +18,11 @@ from .support import needs_torch, quern, torch
 if torch:
     from torch.utils._pytree import tree_leaves
 
+    from . import backend_fields, backend_images, backend_language, backend_writing  # noqa: F401: their programs
     from . import backend_models as models
-    from . import backend_strangers as strangers
-    from . import backend_visitors as visitors
+    from .backend_parts import PROGRAMS, ROUGH
 
-    PROGRAMS, ROUGH = {**models.MODELS, **strangers.MODELS, **visitors.MODELS}, strangers.ROUGH | visitors.ROUGH
+    PROGRAMS.update(models.MODELS)
 
     warnings.filterwarnings("ignore", message=".*TensorFloat32.*")
 DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
