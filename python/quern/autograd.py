@@ -9,7 +9,7 @@ import torch
 
 from . import _quern
 
-_FLOATS = {"f32", "f64", "f16", "bf16"}
+_FLOATS = {"f32", "f64", "f16", "bf16", "f8e4m3"}
 
 
 class Signature:
@@ -102,7 +102,7 @@ def backward(function, signature, wanted, grads):
 
 
 def _type_word(dtype):
-    return {torch.float32: "float", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
+    return {torch.float32: "float", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.float8_e4m3fn: "f8e4m3"}[dtype]
 
 
 class _Apply(torch.autograd.Function):

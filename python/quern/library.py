@@ -28,6 +28,7 @@ _TYPES = {
     "u32": torch.uint32,
     "u64": torch.uint64,
     "bool": torch.bool,
+    "f8e4m3": torch.float8_e4m3fn,
 }
 _WORDS = {v: k for k, v in _TYPES.items()}
 

@@ -178,7 +178,7 @@ def _copy(value):
 
 
 def _tolerance(a, b):
-    steps = {"float64": 1e-10, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1}
+    steps = {"float64": 1e-10, "float32": 2e-4, "float16": 2e-2, "bfloat16": 1e-1, "float8_e4m3fn": 2e-1}
     step = steps.get(str(getattr(b, "dtype", "float32")).rpartition(".")[2], 0.0)
     top = float(abs(b.double() if hasattr(b, "double") else b).max()) if getattr(b, "size", 1) else 1.0
     return step * max(1.0, top)

@@ -7,8 +7,8 @@ Broadcasting, which the language wants said, is said here: missing axes are inse
 import sys
 
 _WORDS = {"float32": "float", "float64": "double", "float16": "f16", "bfloat16": "bf16", "int8": "i8", "int16": "i16", "int32": "i32",
-          "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool"}  # fmt: skip
-_FLOATS = ("double", "float", "f16", "bf16")
+          "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool", "float8_e4m3fn": "f8e4m3"}  # fmt: skip
+_FLOATS = ("double", "float", "f16", "bf16", "f8e4m3")
 
 
 def name_of(function):

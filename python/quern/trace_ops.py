@@ -58,7 +58,9 @@ def _meet(values):
 def _type(values):
     order = ["bool", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "float", "double"]
     types = [v._type for v in values if isinstance(v, Proxy) and v._rank] or [v._type for v in values if isinstance(v, Proxy)]
-    best = max(types, key=order.index)
+    if len(set(types)) > 1 and not set(types) <= set(order):
+        raise TypeError(f"quern.fuse: {' and '.join(sorted(set(types)))} have no type in common: convert with .to() first")
+    best = max(types, key=order.index) if len(set(types)) > 1 else types[0]
     if {"f16", "bf16"} <= set(types):
         best = "float"
     wants_float = any(isinstance(v, (float, Number)) for v in values)

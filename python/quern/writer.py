@@ -16,6 +16,7 @@ WORDS = {
     torch.int64: "i64",
     torch.uint8: "u8",
     torch.bool: "bool",
+    torch.float8_e4m3fn: "f8e4m3",
 }
 
 

@@ -163,7 +163,7 @@ static bool mark_whole(PyObject *ctx, PyObject *result)
     for (Py_ssize_t i = 0; whole && i < PyTuple_Size(result); i++) {
         view v;
         PyObject *each = PyTuple_GetItem(result, i);
-        if (!view_plain(each, &v) || (v.type > QN_BF16 && PyList_Append(whole, each))) Py_CLEAR(whole);
+        if (!view_plain(each, &v) || (!dtype_is_float(v.type) && PyList_Append(whole, each))) Py_CLEAR(whole);
     }
     PyObject *tuple = whole ? PyList_AsTuple(whole) : NULL;
     bool good = tuple && (!PyTuple_Size(tuple) || !PyObject_SetAttrString(ctx, "non_differentiable", tuple));

@@ -9,10 +9,16 @@
 
 #include <string.h>
 
-static const char *const numpy_names[] = {"float32", "float64", "float16", NULL,     "int8",   "int16", "int32",
-                                          "int64",   "uint8",   "uint16",  "uint32", "uint64", "bool"};
+/* By element type, in the words of torch, which are JAX's too. */
 static const char *const torch_names[] = {"float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
-                                          "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool"};
+                                          "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool",  "float8_e4m3fn"};
+_Static_assert(sizeof(torch_names) / sizeof(*torch_names) == QN_F8E4M3 + 1, "a type has no name");
+
+/* NumPy's are the same, but for what it has not: NULL. */
+static const char *numpy_name(qn_dtype type)
+{
+    return type == QN_BF16 || type == QN_F8E4M3 ? NULL : torch_names[type];
+}
 
 static PyObject *tuple_of(const int64_t *numbers, int count)
 {
@@ -95,18 +101,19 @@ bool output_plan(const view *like, const qn_array *shape, const int *turn, outpu
         Py_XDECREF(device);
     } else if (like->device_type == DEVICE_CUDA) {
         PyObject *cupy = imported("cupy");
-        if (cupy && numpy_names[shape->type])
-            good = plan("cupy", numpy_names[shape->type], NULL, shape, out);
+        if (cupy && numpy_name(shape->type))
+            good = plan("cupy", numpy_name(shape->type), NULL, shape, out);
         else
             PyErr_SetString(PyExc_TypeError,
                             "results cannot be allocated for arrays of this library: give them with out=");
         Py_XDECREF(cupy);
-    } else if (!numpy_names[shape->type]) {
-        PyErr_SetString(PyExc_TypeError, "NumPy has no bf16: give the result with out=, or use torch tensors");
+    } else if (!numpy_name(shape->type)) {
+        PyErr_Format(PyExc_TypeError, "NumPy has no %s: give the result with out=, or use torch tensors",
+                     qn_dtype_name(shape->type));
     } else {
         PyObject *numpy = PyImport_ImportModule("numpy");
         PyErr_Clear();
-        good = plan(numpy ? "numpy" : "quern._plain", numpy_names[shape->type], NULL, shape, out);
+        good = plan(numpy ? "numpy" : "quern._plain", numpy_name(shape->type), NULL, shape, out);
         Py_XDECREF(numpy);
     }
     if (!good) output_forget(out);

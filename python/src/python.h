@@ -92,6 +92,10 @@ typedef struct module_place {
 PyObject *module_value(const char *module, const char *name, module_place *place);
 /* "float32", "torch.bfloat16", "f16", a dtype object: the element type. False: it is none. */
 bool dtype_from_object(PyObject *object, qn_dtype *type);
+static inline bool dtype_is_float(qn_dtype type)
+{
+    return type <= QN_BF16 || type == QN_F8E4M3;
+}
 
 /* ---- torch.c ---- */
 

@@ -225,7 +225,7 @@ bool tensor_read(PyObject *tensor, bool wants_grad, view *out)
             if (!read_memory(tensor, out, &type) || !learnt.has_type[type]) return false;
             out->type = learnt.types[type];
             out->device_type = learnt.kinds[i].device_type;
-            out->wants_grad = wants_grad && out->type <= QN_BF16 && found.requires_grad(description);
+            out->wants_grad = wants_grad && dtype_is_float(out->type) && found.requires_grad(description);
             return true;
         }
     return false;

@@ -78,7 +78,7 @@ static qn_status check(const qn_loader_options *o, size_t *field_bytes, qn_error
                          o->field_count, o->threads, o->slots, (long long)o->first);
     for (int i = 0; i < o->field_count; i++) {
         const qn_field *f = &o->fields[i];
-        size_t size = (unsigned)f->type <= QN_BOOL ? qn_dtype_size_bytes(f->type) : 0;
+        size_t size = qn_dtype_size_bytes(f->type); /* none: no type */
         bool good = size && f->shape.rank >= 0 && f->shape.rank <= QN_TENSOR_RANK;
         for (int k = 0; good && k < f->shape.rank; k++)
             good = f->shape.extents[k] >= 0 && !__builtin_mul_overflow(size, (size_t)f->shape.extents[k], &size);

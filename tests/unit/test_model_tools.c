@@ -196,6 +196,15 @@ TEST(errors_come_at_their_place)
         EXPECT_TEXT(error.message, "batch 6 is broken");
     }
     qn_loader_free(loader);
+    loader = NULL;
+    options = options_of(&s, 0);
+    options.fields[1].type = QN_F8E4M3; /* the last type there is, and none */
+    EXPECT(!qn_loader_new(tensor_context, &options, &loader, &error));
+    qn_loader_free(loader);
+    loader = NULL;
+    options.fields[1].type = (qn_dtype)(QN_F8E4M3 + 1);
+    EXPECT(qn_loader_new(tensor_context, &options, &loader, &error) == QN_BAD_CALL && !loader);
+    EXPECT_TEXT(error.message, "qn_loader_new: field 1 has no type or shape");
     options.fill = NULL;
     EXPECT(qn_loader_new(tensor_context, &options, &loader, &error) == QN_BAD_CALL && !loader);
     tape_close();
