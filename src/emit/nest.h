@@ -8,6 +8,9 @@
 #include "emit/emit.h"
 #include "schedule/survey.h"
 
+enum { NAMED_EXTENT, NAMED_STRIDE, NAMED_COUNT };
+typedef bool array_names[MAX_RANK][NAMED_COUNT]; /* by axis */
+
 /* What is known of the phase while it is turned into text. */
 typedef struct emitter {
     const tile_kernel *k;
@@ -22,12 +25,14 @@ typedef struct emitter {
     int name_count, name_capacity;
     map *name_set;
     bool *array_used;
-    bool prefetches;     /* the launch touches more than the caches hold */
-    int (*loaded_in)[2]; /* by value: the first two passes that load it */
-    int *ahead_in;       /* by value: the pass that asks for it as the next turn of its loop will load it */
-    const tile_op *loop; /* the innermost `for` around what is emitted, or NULL */
-    int serial;          /* of names */
-    bool needs_lanes;    /* the function lanes_between */
+    array_names *array_named; /* by parameter: extents and strides that the text names */
+    bool *value_named;        /* [value]: its value_text was taken; NULL: nobody asks */
+    bool prefetches;          /* the launch touches more than the caches hold */
+    int (*loaded_in)[2];      /* by value: the first two passes that load it */
+    int *ahead_in;            /* by value: the pass that asks for it as the next turn of its loop will load it */
+    const tile_op *loop;      /* the innermost `for` around what is emitted, or NULL */
+    int serial;               /* of names */
+    bool needs_lanes;         /* the function lanes_between */
     int phase;
     bool streams;
     bool prints;                   /* some phase so far does */
@@ -37,6 +42,21 @@ typedef struct emitter {
     struct cuda_state *cuda;       /* of the CUDA emitter; NULL: C for the CPU */
     struct access_notes *notes;    /* of its accesses; NULL: nobody asks */
 } emitter;
+
+/* arrays.c */
+extern const char words_zero[], words_one[]; /* known by their address: what is asked of them is never asked of text */
+void arrays_forget(emitter *e);              /* no array is used, nothing of it named: a text begins */
+/* Of an axis of an array: its stride, words_one where that is always 1; its extent. Both are noted in array_named. */
+const char *stride_text(emitter *e, int array, int axis);
+const char *array_extent(emitter *e, int array, int axis);
+
+/* names.c: what is declared once at a level, by the words that it is. */
+typedef struct level_names {
+    map *of[MAX_RANK + 2];
+} level_names;
+const char *names_find(const level_names *n, int level, const char *words); /* NULL: it is not declared there */
+void names_add(emitter *e, level_names *n, int level, const char *words, const char *name);
+void names_forget(level_names *n, int level); /* of deeper levels: they are out of scope */
 
 /* nest_buffer.c */
 int buffer_for_dot(emitter *e, int64_t m, int64_t n);
@@ -49,8 +69,7 @@ const char *buffer_bytes(emitter *e, const buffer *b); /* a C expression */
 
 /* c/expression.c */
 const char *need(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a prelude name */
-const char *stride_text(emitter *e, int array, int axis);
-const char *register_name(dtype t); /* f32, ..., bool */
+const char *register_name(dtype t);                                                          /* f32, ..., bool */
 const char *memory_name(dtype t);   /* f32, f16, bf16, bool ... as in load_<m>x16 */
 const char *memory_type(dtype t);   /* C type of an element in memory */
 const char *scalar_c_type(dtype t); /* of a scalar in a register */
@@ -104,6 +123,7 @@ void digits_numbers(text *to, const int64_t *numbers, int count, const char *end
 /* c/dot.c */
 typedef struct matrix {                      /* an operand of dot as pointer and strides */
     const char *pointer, *strides[MAX_RANK]; /* by axis of the operand */
+    bool unit[MAX_RANK];                     /* ... the stride is always 1 */
     const char *limits[MAX_RANK][2];         /* first and last position that is inside; NULL: all */
     const char *ok;                          /* NULL: always */
     const param_digits *digits;              /* of the array; NULL: places are by strides */

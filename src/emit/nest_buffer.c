@@ -110,6 +110,24 @@ void buffer_prepare(emitter *e, int number)
     put(e, "}");
 }
 
+/* Of two whose sizes depend on arguments: the same bytes, whatever those are? */
+static bool same_bytes(const buffer *a, const buffer *b)
+{
+    int64_t constants[2] = {dtypes[a->elem].size_bytes * (1 + a->more), dtypes[b->elem].size_bytes * (1 + b->more)};
+    int64_t factors[2][MAX_RANK] = {{0}};
+    for (int side = 0; side < 2; side++) {
+        const tile_type *shape = side ? &b->shape : &a->shape;
+        for (int i = 0, count = 0; i < shape->rank; i++) {
+            if (shape->dims[i] >= 0)
+                constants[side] = times(constants[side], shape->dims[i]);
+            else
+                factors[side][count++] = shape->dims[i];
+        }
+    }
+    return !constant_bytes(b) && constants[0] == constants[1] && a->extra_bytes == b->extra_bytes &&
+           !memcmp(factors[0], factors[1], sizeof(factors[0]));
+}
+
 /* Buffers that never live at once share a slot: of constant sizes, or of the same size. */
 static void assign_slots(emitter *e)
 {
@@ -119,8 +137,8 @@ static void assign_slots(emitter *e)
         if (!b->first || b->run_time) continue;
         for (int j = 1; j < i && !b->slot; j++) { /* a slot is named after its first buffer */
             if (e->survey->buffers[j].slot != j) continue;
-            bool fits = constant_bytes(b) ? constant_bytes(&e->survey->buffers[j]) != 0
-                                          : !strcmp(buffer_bytes(e, b), buffer_bytes(e, &e->survey->buffers[j]));
+            bool fits =
+                constant_bytes(b) ? constant_bytes(&e->survey->buffers[j]) != 0 : same_bytes(b, &e->survey->buffers[j]);
             for (int k = j; k < i && fits; k++)
                 if (e->survey->buffers[k].slot == j && e->survey->buffers[k].last >= b->first &&
                     e->survey->buffers[k].first <= b->last)

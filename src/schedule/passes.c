@@ -17,9 +17,9 @@ int axis_level(const nest_view *n, int axis)
     return n->role[axis] == ROLE_ROW ? LEVEL_ROW : n->role[axis] == ROLE_INNER ? LEVEL_CHUNK : LEVEL_ELEMENT;
 }
 
-void view_remember(nest_view *n, value v, place at, int level, const char *words)
+void view_remember(nest_view *n, value v, place at, int level, const void *of)
 {
-    met_value entry = {v, at, level, words};
+    met_value entry = {v, at, level, of};
     ARENA_PUSH(n->survey->memory, n->met, n->met_count, n->met_capacity, entry);
 }
 

@@ -17,7 +17,7 @@ typedef struct met_value {
     value v;
     place at;
     int level;
-    const char *words; /* of a printer; NULL: it was only looked at */
+    const void *of; /* what a printer has of it; NULL: it was only looked at */
 } met_value;
 
 typedef struct nest_view {
@@ -34,7 +34,7 @@ typedef struct nest_view {
 } nest_view;
 
 void view_take_layout(nest_view *n, pass_layout *l); /* of the pass that begins */
-void view_remember(nest_view *n, value v, place at, int level, const char *words);
+void view_remember(nest_view *n, value v, place at, int level, const void *of);
 const met_value *view_met(const nest_view *n, value v, const place *at); /* NULL: it was not, at this place */
 void view_forget(nest_view *n, int level);                               /* what is of deeper levels */
 int axis_level(const nest_view *n, int axis);

@@ -66,6 +66,15 @@ grep -rnE '\b(exit|abort) *\(' src --include='*.c' | grep -v 'src/base/arena.c' 
 grep -rniE '\b(TODO|FIXME|XXX)\b' src cli include kernels && bad "unfinished marks"
 finish "words"
 
+# A printer never asks its own text: what is to be known of it is known before it is printed. Raw kernels are the user's
+# text, and parts of the prelude are found by their names.
+wrong=0
+grep -rnE '\b(str(str|cmp|ncmp|chr|rchr|casestr)|memmem|strpbrk) *\(' src/emit/*.c src/emit/*.h src/emit/c src/emit/cuda --include='*.[ch]' |
+    grep -vE '^src/emit/(cuda/)?prelude[a-z_]*\.[ch]:' |
+    grep -vE '^src/emit/(cuda/emit\.c:[0-9]+: *if \(!strncmp\(at, "#line "|c/expression\.c:[0-9]+: *const char \*point = strpbrk\(digits)' &&
+    bad "emit compares or searches text that it wrote"
+finish "printers do not read"
+
 # Numbers as text go through src/base/number.c: the host program may have set a locale with a decimal comma. Texts of
 # generated code (lines that begin with a quote) run where the locale is plain.
 wrong=0

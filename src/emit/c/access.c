@@ -23,19 +23,21 @@ constraint constraint_of_axis(emitter *e, value start, int array, int axis)
 {
     limit l = limit_of_axis(e->survey, start, array, axis);
     e->array_used[array] = true;
-    return (constraint){.start = start,
-                        .kind = l.kind,
-                        .number = l.number,
-                        .extent = l.kind == EXTENT_NUMBER
-                                      ? arena_print(e->memory, "%" PRId64 "L", l.number)
-                                      : arena_print(e->memory, "%s_extent%d", e->k->params[array].name, axis)};
+    return (constraint){.start = start, .kind = l.kind, .number = l.number, .array = array, .axis = axis};
 }
 
 constraint constraint_of_bound(emitter *e, const tile_op *bound)
 {
     limit l = limit_of_bound(e->survey, bound);
     return (constraint){
-        .start = l.start, .kind = l.kind, .number = l.number, .extent = emit_name(e, bound->operands[2])};
+        .start = l.start, .kind = l.kind, .number = l.number, .array = -1, .extent = bound->operands[2]};
+}
+
+const char *constraint_extent(emitter *e, const constraint *c)
+{
+    if (c->array < 0) return emit_name(e, c->extent);
+    if (c->kind == EXTENT_NUMBER) return arena_print(e->memory, "%" PRId64 "L", c->number);
+    return array_extent(e, c->array, c->axis);
 }
 
 static bool constraint_same(const emitter *e, const constraint *a, const constraint *b)
@@ -69,12 +71,13 @@ reg constraint_test(nest *n, int axis, const constraint *c, value step)
     reg truth = {"1", 0, true};
     const char *start = emit_name(e, c->start), *stride = emit_name(e, step);
     if (axis == NO_AXIS)
-        return share_test(n, 0, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", start, c->extent));
+        return share_test(
+            n, 0, arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", start, constraint_extent(e, c)));
     if (is_one(e->survey, step) && constraint_known(n, axis, c)) return truth;
     if (!level_is_vector(n, axis + 1))
         return share_test(n, axis + 1,
                           arena_print(e->memory, "(unsigned long)(%s + i%d * %s) < (unsigned long)%s", start, axis,
-                                      stride, c->extent));
+                                      stride, constraint_extent(e, c)));
     if (is_one(e->survey, step)) {
         if (!n->partial) {
             if (!in_list(e, &n->inside, c))
@@ -85,12 +88,12 @@ reg constraint_test(nest *n, int axis, const constraint *c, value step)
         need(e, "first_mask");
         return nest_define(n, 0, DT_BOOL, axis + 1,
                            arena_print(e->memory, "lanes_between(-%s - %s, %s - %s - %s)", start, n->position,
-                                       c->extent, start, n->position));
+                                       constraint_extent(e, c), start, n->position));
     }
     return nest_define(n, 0, DT_BOOL, axis + 1,
                        arena_print(e->memory, "%s((u64x16)((%s() + %s) * %s + %s), %s((unsigned long)%s))",
                                    need(e, "lt_u64x16"), need(e, "iota_i64x16"), n->position, stride, start,
-                                   need(e, "splat_u64x16"), c->extent));
+                                   need(e, "splat_u64x16"), constraint_extent(e, c)));
 }
 
 /* ---- addresses ---- */
@@ -99,13 +102,13 @@ typedef struct terms {  /* of an address under construction */
     const char *offset; /* NULL: none yet */
     int level;
     const char *ok;
-    int ok_level;
+    int ok_level, ok_count;
     const char *mask;
 } terms;
 
 static void add_offset(emitter *e, terms *t, const char *index, const char *stride, int level)
 {
-    const char *term = !strcmp(stride, "1") ? index : arena_print(e->memory, "%s * %s", index, stride);
+    const char *term = stride == words_one ? index : arena_print(e->memory, "%s * %s", index, stride);
     t->offset = t->offset ? arena_print(e->memory, "%s + %s", t->offset, term) : term;
     t->level = MAXIMUM(t->level, level);
 }
@@ -120,14 +123,7 @@ static void add_test(nest *n, terms *t, reg r)
     }
     t->ok = t->ok ? arena_print(e->memory, "%s & %s", t->ok, r.words) : r.words;
     t->ok_level = MAXIMUM(t->ok_level, r.level);
-}
-
-const char *stride_text(emitter *e, int array, int axis)
-{
-    const tile_param *p = &e->k->params[array];
-    if (axis == p->rank - 1 && (p->facts.last_unit || p->facts.contiguous)) return "1";
-    if (axis == p->rank - 1 && p->facts.backwards) return "-1";
-    return arena_print(e->memory, "%s_stride%d", p->name, axis);
+    t->ok_count++;
 }
 
 /* Pointer and condition get names at their own level, so that the inner loops only add to them. */
@@ -139,9 +135,9 @@ static address finish(nest *n, const terms *t, dtype elem, const char *base, con
     if (t->offset)
         a.base = a.pointer = nest_share(n, t->level, arena_print(e->memory, "%s *const", memory_type(elem)),
                                         arena_print(e->memory, "%s + (%s)", base, t->offset));
-    if (t->ok && strchr(t->ok, ' ')) a.ok = nest_share(n, t->ok_level, "const int", t->ok);
+    if (t->ok_count > 1) a.ok = nest_share(n, t->ok_level, "const int", t->ok);
     a.level = MAXIMUM(t->level, t->ok_level);
-    if (stride && !strcmp(stride, "1"))
+    if (stride == words_one)
         a.pointer = arena_print(e->memory, "%s + %s", a.pointer, n->position);
     else if (stride)
         a.pointer = arena_print(e->memory, "%s + %s * (%s)", a.pointer, n->position, stride);
@@ -164,7 +160,8 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
         if (!safe)
             add_test(n, t,
                      share_test(n, r.level,
-                                arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", r.words, c.extent)));
+                                arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", r.words,
+                                            constraint_extent(e, &c))));
         if (!is_zero(e, v)) add_offset(e, t, r.words, stride, r.level);
         return NULL;
     }
@@ -175,8 +172,8 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
         add_test(n, t,
                  nest_define(n, 0, DT_BOOL, n->loops,
                              arena_print(e->memory, "%s((u64x16)%s, %s((unsigned long)%s))", need(e, "lt_u64x16"), wide,
-                                         need(e, "splat_u64x16"), c.extent)));
-    return strcmp(stride, "1") ? arena_print(e->memory, "%s * %s", wide, stride) : wide;
+                                         need(e, "splat_u64x16"), constraint_extent(e, &c))));
+    return stride == words_one ? wide : arena_print(e->memory, "%s * %s", wide, stride);
 }
 
 /* One axis of an array with digits. Gives the lanes' distances if they differ. */
@@ -237,7 +234,7 @@ address access_address(nest *n, const tile_op *op, place at)
         if (!is_zero(e, start)) add_offset(e, &t, emit_name(e, start), stride, 0);
         if (loop == NO_AXIS) continue;
         const char *by = is_one(e->survey, step) ? stride
-                         : !strcmp(stride, "1")  ? emit_name(e, step)
+                         : stride == words_one   ? emit_name(e, step)
                                                  : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
         if (level_is_vector(n, loop + 1)) {
             bool last = axis == a->rank - 1 && p->facts.aligned && is_one(e->survey, step);
@@ -271,9 +268,9 @@ address buffer_address(nest *n, value v, place at)
     int64_t constant = 1;
     const char *factor = NULL;
     for (int axis = type.rank - 1; axis >= 0; axis--) {
-        const char *stride =
-            factor ? constant == 1 ? factor : arena_print(e->memory, "%" PRId64 "L * %s", constant, factor)
-                   : arena_print(e->memory, constant == 1 ? "%" PRId64 : "%" PRId64 "L", constant);
+        const char *stride = !factor ? constant == 1 ? words_one : arena_print(e->memory, "%" PRId64 "L", constant)
+                             : constant == 1 ? factor
+                                             : arena_print(e->memory, "%" PRId64 "L * %s", constant, factor);
         int loop = at.axis[axis];
         if (loop != NO_AXIS && level_is_vector(n, loop + 1))
             lane_stride = stride;
@@ -326,7 +323,7 @@ reg address_load(nest *n, value named, address a)
     if (a.index) {
         words =
             arena_print(e->memory, "%s(%s, %s, %s)", need(e, "gather_%sx16", m), a.pointer, a.index, all_or(e, mask));
-    } else if (strcmp(a.stride, "1")) {
+    } else if (a.stride != words_one) {
         words = arena_print(e->memory, "%s(%s, %s, %s)", need(e, "load_stride_%sx16", m), a.pointer, a.stride,
                             all_or(e, mask));
     } else if (a.mask) {
@@ -356,7 +353,7 @@ void address_store(nest *n, address a, reg r, bool stream)
     if (a.index)
         put_at(n, n->loops, "%s%s(%s, %s, %s, %s);", guard, need(e, "scatter_%sx16", m), a.pointer, a.index, x,
                all_or(e, mask));
-    else if (!a.stride || strcmp(a.stride, "1"))
+    else if (a.stride != words_one)
         put_at(n, n->loops, "%s%s(%s, %s, %s, %s);", guard, need(e, "store_stride_%sx16", m), a.pointer,
                a.stride ? a.stride : "0", x, all_or(e, mask));
     else if (a.mask)
@@ -371,7 +368,7 @@ void address_store(nest *n, address a, reg r, bool stream)
                MINIMUM(64, 16 * dtypes[a.elem].size_bytes), x);
     else
         put_at(n, n->loops, "%s%s(%s, %s);", guard, need(e, stream ? "stream_%sx16" : "store_%sx16", m), a.pointer, x);
-    if (!stream || !a.stride || strcmp(a.stride, "1") || a.mask) return;
+    if (!stream || a.stride != words_one || a.mask) return;
     e->streams = true;
     if (!n->stream_base && !a.aligned) n->stream_base = a.base;
 }

@@ -109,7 +109,7 @@ void access_prefetch(nest *n, const tile_op *op, const address *a)
     int near_bytes = e->options->near_bytes ? e->options->near_bytes : 512;
     int far_bytes = e->options->far_bytes ? e->options->far_bytes : 8192;
     const struct access *access = &op->attr.access;
-    if ((n->partial && !n->single) || !e->prefetches || !a->stride || strcmp(a->stride, "1") || a->ok) return;
+    if ((n->partial && !n->single) || !e->prefetches || a->stride != words_one || a->ok) return;
     value loaded = op->results[0];
     int *passes = e->loaded_in[loaded], size_bytes = dtypes[a->elem].size_bytes;
     if (!passes[0]) passes[0] = e->survey->pass_number;

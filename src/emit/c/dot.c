@@ -50,7 +50,7 @@ static matrix direct_matrix(emitter *e, tile_op *load)
     for (int axis = 0; axis < a->rank; axis++) {
         value start = load->operands[operand];
         const char *first = emit_name(e, start), *stride = p->digits ? "0L" : stride_text(e, a->array, axis);
-        const char *extent = arena_print(e->memory, "%s_extent%d", p->name, axis);
+        const char *extent = a->safe[axis] ? NULL : array_extent(e, a->array, axis);
         if (p->digits)
             add_digits(e, &m, axis, a->kind[axis] == INDEX_SLICE ? a->result_axis[axis] : -1, first);
         else
@@ -65,10 +65,10 @@ static matrix direct_matrix(emitter *e, tile_op *load)
         }
         int to = a->result_axis[axis];
         const char *step = emit_name(e, load->operands[operand + 1]);
-        m.strides[to] =
-            is_one(e->survey, load->operands[operand + 1]) ? stride : arena_print(e->memory, "(%s * %s)", step, stride);
+        bool one = is_one(e->survey, load->operands[operand + 1]);
+        m.strides[to] = one ? stride : arena_print(e->memory, "(%s * %s)", step, stride);
+        m.unit[to] = one && stride == words_one;
         if (!a->safe[axis]) {
-            bool one = is_one(e->survey, load->operands[operand + 1]);
             if (facts_of(e->facts, start).low < 0)
                 m.limits[to][0] = one ? arena_print(e->memory, "-%s", first)
                                       : arena_print(e->memory, "(-%s + %s - 1) / %s", first, step, step);
@@ -86,8 +86,11 @@ static matrix buffer_matrix(emitter *e, value v)
     tile_type type = tile_type_of(e->k, v);
     matrix m = {.pointer = buffer_name(e, v)};
     const char *stride = "1L";
+    bool innermost = true;
     for (int axis = type.rank - 1; axis >= 0; axis--) {
         m.strides[axis] = type.dims[axis] == 1 ? "0L" : stride;
+        m.unit[axis] = type.dims[axis] != 1 && innermost;
+        innermost &= type.dims[axis] == 1;
         if (type.dims[axis] != 1) stride = arena_print(e->memory, "%s * %s", stride, extent_text(e, type.dims[axis]));
     }
     return m;
@@ -105,6 +108,7 @@ matrix dot_operand_matrix(emitter *e, value v)
         turned = m;
         for (int i = 0; i < 2; i++) {
             turned.strides[rank - 1 - i] = m.strides[rank - 2 + i];
+            turned.unit[rank - 1 - i] = m.unit[rank - 2 + i];
             turned.starts[rank - 1 - i] = m.starts[rank - 2 + i];
             turned.digit_axis[rank - 1 - i] = m.digit_axis[rank - 2 + i];
             memcpy(turned.limits[rank - 1 - i], m.limits[rank - 2 + i], sizeof(m.limits[0]));
@@ -114,7 +118,10 @@ matrix dot_operand_matrix(emitter *e, value v)
     if (!value_is_virtual(e->survey, v)) return buffer_matrix(e, v);
     CHECK(op->code == OP_PERMUTE);
     m = turned = buffer_matrix(e, op->operands[0]);
-    for (int i = 0; i < rank; i++) turned.strides[i] = m.strides[op->attr.axes[i]];
+    for (int i = 0; i < rank; i++) {
+        turned.strides[i] = m.strides[op->attr.axes[i]];
+        turned.unit[i] = m.unit[op->attr.axes[i]];
+    }
     return turned;
 }
 
@@ -314,7 +321,7 @@ void emit_stored_loop(emitter *e, const item *items)
         fits = arena_print(e->memory, "%s && %s_first == 0 && %s_count <= %s_last", fits, name, name, name);
         if (first) fits = arena_print(e->memory, "%s && %s <= 0", fits, first);
     }
-    if (strcmp(out.strides[1], "1")) fits = arena_print(e->memory, "%s && %s == 1", fits, out.strides[1]);
+    if (!out.unit[1]) fits = arena_print(e->memory, "%s && %s == 1", fits, out.strides[1]);
     if (out.ok) fits = arena_print(e->memory, "%s && %s", fits, out.ok);
     put(e, "if (%s) {", fits);
     e->depth++;
@@ -339,15 +346,18 @@ void emit_stored_loop(emitter *e, const item *items)
 
 /* ---- scan, and argmax across rows: one axis of a buffer ---- */
 
-/* The buffer as [outer][length][inner] around one axis. */
-static void split_at(emitter *e, const tile_type *type, int axis, const char **outer, const char **inner)
+/* The buffer as [outer][length][inner] around one axis; true: inner is one element. */
+static bool split_at(emitter *e, const tile_type *type, int axis, const char **outer, const char **inner)
 {
+    bool last = true;
     *outer = *inner = "1L";
     for (int i = 0; i < type->rank; i++) {
         if (i == axis || type->dims[i] == 1) continue;
         const char **side = i < axis ? outer : inner;
         *side = arena_print(e->memory, "%s * %s", *side, extent_text(e, type->dims[i]));
+        last &= i < axis;
     }
+    return last;
 }
 
 static const char *from_memory(emitter *e, dtype t, const char *place)
@@ -370,8 +380,7 @@ void emit_scan(emitter *e, tile_op *op)
     dtype t = type.elem;
     fold_kind fold = op->attr.fold;
     const char *outer, *inner, *length = extent_text(e, type.dims[axis]);
-    split_at(e, &type, axis, &outer, &inner);
-    bool rows = !strcmp(inner, "1L");
+    bool rows = split_at(e, &type, axis, &outer, &inner);
     put(e, "for (long o = 0; o < %s; o++) {", outer);
     e->depth++;
     put(e, "%s *const row = %s + o * (%s) * (%s);", memory_type(t), buffer_name(e, result), length, inner);

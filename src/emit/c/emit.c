@@ -25,8 +25,9 @@ void put(emitter *e, const char *format, ...)
 /* A line of source without its own comment. */
 static void add_comment(text *words, const char *source)
 {
-    const char *end = source + strcspn(source, "\n"), *own = strstr(source, "//");
-    text_add_escaped(words, ESCAPE_COMMENT, source, (size_t)((own && own < end ? own : end) - source));
+    const char *end = source;
+    while (*end && *end != '\n' && !(end[0] == '/' && end[1] == '/')) end++;
+    text_add_escaped(words, ESCAPE_COMMENT, source, (size_t)(end - source));
     while (words->length && words->data[words->length - 1] == ' ') words->data[--words->length] = 0;
 }
 
@@ -266,17 +267,16 @@ void emit_block(emitter *e, tile_block *b, const value *targets)
 
 /* ---- phases and the unit ---- */
 
-/* Only what the body names. */
-static void put_arrays(emitter *e, const char *body)
+static void put_arrays(emitter *e)
 {
     for (int p = 0; p < e->k->param_count; p++) {
         const tile_param *param = &e->k->params[p];
         if (!e->array_used[p]) continue;
         put(e, "%s *const restrict %s_array = launch->arrays[%d].data;", memory_type(param->elem), param->name, p);
-        for (int i = 0; i < 2 * param->rank; i++) {
+        for (int i = 0; i < NAMED_COUNT * param->rank; i++) {
             const char *what = i % 2 ? "stride" : "extent";
-            const char *name = arena_print(e->memory, "%s_%s%d", param->name, what, i / 2);
-            if (strstr(body, name)) put(e, "const long %s = launch->arrays[%d].%ss[%d];", name, p, what, i / 2);
+            if (e->array_named[p][i / 2][i % 2])
+                put(e, "const long %s_%s%d = launch->arrays[%d].%ss[%d];", param->name, what, i / 2, p, what, i / 2);
         }
     }
 }
@@ -323,7 +323,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->ahead_in = ARENA_ARRAY(e->memory, int, count);
     e->prefetches = false;
     for (int p = 0; p < k->param_count; p++) e->prefetches |= k->params[p].facts.streams;
-    e->array_used = ARENA_ARRAY(e->memory, bool, k->param_count + 1);
+    arrays_forget(e);
     e->streams = e->overlaps = false;
     e->line = 0;
     e->phase = phase;
@@ -340,7 +340,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
         e->overlaps ? arena_print(e->memory, "%s ", need(e, "OVERLAP")) : "", k->name, phase);
     put(e, "{");
     e->depth = 1;
-    put_arrays(e, text_get(&body));
+    put_arrays(e);
     buffer_declare_all(e, functions);
     int axes = launch_axes(k, phase);
     text_add(functions, text_get(&before));

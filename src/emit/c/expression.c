@@ -93,7 +93,10 @@ const char *number_text(emitter *e, dtype t, number n)
 
 const char *emit_name(emitter *e, value v)
 {
-    if (e->value_text && e->value_text[v]) return e->value_text[v];
+    if (e->value_text && e->value_text[v]) {
+        if (e->value_named) e->value_named[v] = true;
+        return e->value_text[v];
+    }
     number n;
     if (tile_is_constant(e->k, v, &n)) return (e->cuda ? cuda_number : number_text)(e, tile_type_of(e->k, v).elem, n);
     const char *name = e->k->values[v].name;

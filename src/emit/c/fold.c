@@ -60,7 +60,7 @@ void put_buffer_blocks(nest *n, const sink *s, int axis, const char *first, text
         if (folded >> i & 1 && n->pass->loops[i] > 0) inside = MINIMUM(inside * n->pass->loops[i], SUM_CHAIN);
     while (period > 1 && period * inside > SUM_CHAIN) period /= 2;
     const char *name = buffer_name(e, s->result), *count = element_count(e, &type), *offset = "";
-    const char *turn = arena_print(e->memory, strcmp(first, "0") ? "(i%d - %s)" : "i%d", axis, first);
+    const char *turn = arena_print(e->memory, first == words_zero ? "i%d" : "(i%d - %s)", axis, first);
     text_print(out, "if (%s %% %ldL == %ldL) {\n", turn, (long)period, (long)period - 1);
     text_print(out, "    const int full = %s / %ldL %% %d == %d;\n", turn, (long)period, SUM_BLOCKS, SUM_BLOCKS - 1);
     text_print(out, "    float *const block = %s + %s, *const blocks = block + %s;\n", name, count, count);

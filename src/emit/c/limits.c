@@ -142,17 +142,17 @@ bool limits_are_even(const emitter *e, const constraints *list, int64_t extent)
 void put_limits(nest *n, int level, const constraints *list, const char *extent, const char **first, const char **last)
 {
     emitter *e = n->e;
-    *first = "0";
+    *first = words_zero;
     *last = extent;
     if (!list->count) return;
     int number = ++e->serial;
     *last = arena_print(e->memory, "last%d", number);
     put_at(n, level, "long %s = %s;", *last, extent);
     for (int i = 0; i < list->count; i++) {
-        const char *start = emit_name(e, list->items[i].start), *end = list->items[i].extent;
+        const char *start = emit_name(e, list->items[i].start), *end = constraint_extent(e, &list->items[i]);
         put_at(n, level, "if (%s - %s < %s) %s = %s - %s;", end, start, *last, *last, end, start);
         if (starts_inside(e, &list->items[i])) continue;
-        if (!strcmp(*first, "0")) {
+        if (*first == words_zero) {
             *first = arena_print(e->memory, "first%d", number);
             put_at(n, level, "long %s = 0;", *first);
         }

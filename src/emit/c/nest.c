@@ -101,9 +101,7 @@ void forget_below(nest *n, int level)
     }
     n->memo_count = kept;
     kept = 0;
-    for (int i = 0; i < n->name_count; i++)
-        if (n->names[i].level <= level) n->names[kept++] = n->names[i];
-    n->name_count = kept;
+    names_forget(&n->names, level);
 }
 
 reg *pass_values(nest *n)
@@ -349,7 +347,7 @@ static void emit_vector_pass(nest *n)
         .blocks = blocks, .filled = filled, .first = first[vector_axis], .last = last[vector_axis], .unroll = bodies};
     n->partial = false;
     at_part(n, 0);
-    n->from_zero = !strcmp(l.first, "0");
+    n->from_zero = l.first == words_zero;
     if (!part_only) put_bodies(n, accumulators, l.unroll, overlap);
     l.whole = take_level(n);
     if (n->stream_base && !n->inside.count)
@@ -376,8 +374,8 @@ static void emit_vector_pass(nest *n)
             const constraint *c = &n->inside.items[i];
             const char *start = emit_name(e, c->start);
             text_print(&l.limits, "if (-%s > inside_first) inside_first = -%s;\n", start, start);
-            text_print(&l.limits, "if (%s - %s < inside_last) inside_last = %s - %s;\n", c->extent, start, c->extent,
-                       start);
+            text_print(&l.limits, "if (%s - %s < inside_last) inside_last = %s - %s;\n", constraint_extent(e, c), start,
+                       constraint_extent(e, c), start);
         }
     }
     e->overlaps |= overlap;

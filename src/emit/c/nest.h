@@ -23,7 +23,8 @@ typedef struct constraint {
     value start;
     int kind; /* of a limit, and its number */
     int64_t number;
-    const char *extent;
+    int array, axis; /* whose extent it is; array -1: that of a `bound` */
+    value extent;
 } constraint;
 
 typedef struct constraints {
@@ -36,11 +37,6 @@ typedef struct memo {
     place at;
     reg result;
 } memo;
-
-typedef struct shared {
-    const char *words, *name;
-    int level;
-} shared;
 
 typedef struct nest {
     emitter *e;
@@ -59,9 +55,8 @@ typedef struct nest {
     constraints inside;          /* of the vector loop: assumed by the whole vectors */
     const char *position;        /* of lane 0: "j", or "(j + 16)" in an unrolled body */
     int part;                    /* number of the body, when it is unrolled */
-    shared *names;               /* pointers and tests of the levels around, by their text */
-    int name_count, name_capacity;
-    const char *stream_base; /* pointer of position 0 of the first streaming store, or NULL */
+    level_names names;           /* pointers and tests of the levels around */
+    const char *stream_base;     /* pointer of position 0 of the first streaming store, or NULL */
 } nest;
 
 /* Where an access goes. Exactly one of stride and index is set when it differs from lane to lane. */
@@ -69,7 +64,7 @@ typedef struct address {
     dtype elem;
     const char *pointer; /* of lane 0, or of the origin when there is an index */
     const char *base;    /* the same at position 0 of the vector loop */
-    const char *stride;  /* between lanes; "1": side by side; NULL: one place for all */
+    const char *stride;  /* between lanes; words_one: side by side; NULL: one place for all */
     const char *index;   /* i64x16 */
     const char *ok;      /* a scalar condition, or NULL: always */
     const char *mask;    /* lanes that may be touched, or NULL: all that run */
@@ -99,6 +94,7 @@ void address_store(nest *n, address a, reg r, bool stream);
 void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, bool kept, const char *old);
 constraint constraint_of_axis(emitter *e, value start, int array, int axis);
 constraint constraint_of_bound(emitter *e, const tile_op *bound);
+const char *constraint_extent(emitter *e, const constraint *c);
 bool constraint_known(const nest *n, int axis, const constraint *c);
 /* Does it hold at this axis of a loop? A register of the test; truth when no test is needed. */
 reg constraint_test(nest *n, int axis, const constraint *c, value step);

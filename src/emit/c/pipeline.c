@@ -22,6 +22,7 @@ typedef struct stage {
     nest nest;
     accumulator *accumulators;
     const char **texts; /* names of values as this stage sees them */
+    bool *named;        /* [value]: this stage names it so */
     text values, folds, effects, alone;
 } stage;
 
@@ -178,6 +179,14 @@ static void name_values(pipeline *p, int number)
         if (is_scalar(e, v) && p->stage_of[v] >= 0 && p->stage_of[v] < number)
             texts[v] = name_back(e, v, number - p->stage_of[v]);
     p->stages[number].texts = texts;
+    p->stages[number].named = ARENA_ARRAY(e->memory, bool, e->k->value_count);
+}
+
+/* Names are those of a stage; NULL: of no one. */
+static void see_as(emitter *e, stage *s)
+{
+    e->value_text = s ? s->texts : NULL;
+    e->value_named = s ? s->named : NULL;
 }
 
 static text take(text *from)
@@ -198,7 +207,7 @@ static bool emit_stage(pipeline *p, int number)
     nest *n = &s->nest;
     n->known[0] = common_constraints(n, pass, 1, 0);
     if (n->known[0].count) return false;
-    e->value_text = s->texts;
+    see_as(e, s);
     e->survey->pass_number = number + 1;
     s->accumulators = ARENA_ARRAY(e->memory, accumulator, pass->sink_count);
     for (int i = 0; i < pass->sink_count; i++)
@@ -212,7 +221,7 @@ static bool emit_stage(pipeline *p, int number)
         *(again ? &s->alone : &s->effects) = take(&n->level[1]);
         forget_below(n, 0);
     }
-    e->value_text = NULL;
+    see_as(e, NULL);
     return !n->inside.count && !n->stream_base;
 }
 
@@ -259,7 +268,7 @@ static void put_after(pipeline *p, int number, int *next_item)
 {
     emitter *e = p->e;
     const plan *plan = p->plan;
-    e->value_text = p->stages[number].texts;
+    see_as(e, &p->stages[number]);
     for (; *next_item < plan->count && plan->items[*next_item].kind != ITEM_GROUP; ++*next_item) {
         const item *it = &plan->items[*next_item];
         bool store = it->kind == ITEM_SCALAR && it->op->code == OP_STORE;
@@ -271,17 +280,17 @@ static void put_after(pipeline *p, int number, int *next_item)
         e->depth -= store;
         if (store) put(e, "}");
     }
-    e->value_text = NULL;
+    see_as(e, NULL);
 }
 
 /* Scalars move on one stage; the variables are declared before the loop. */
-static void put_hand_down(pipeline *p, const char *body, text *declarations)
+static void put_hand_down(pipeline *p, text *declarations)
 {
     emitter *e = p->e;
     for (value v = 1; v < (value)e->k->value_count; v++) {
         if (!is_scalar(e, v) || p->stage_of[v] < 0) continue;
         int most = p->count - 1 - p->stage_of[v];
-        while (most && !strstr(body, name_back(e, v, most))) most--;
+        while (most && !p->stages[p->stage_of[v] + most].named[v]) most--;
         for (int back = most; back; back--) {
             text_print(declarations, "    %s %s = 0;\n", scalar_c_type(tile_type_of(e->k, v).elem),
                        name_back(e, v, back));
@@ -329,12 +338,7 @@ static void put_steps(pipeline *p, text *declarations)
         item++;
         put_after(p, s, &item);
     }
-    text moves = {0}, *out = e->out;
-    e->out = &moves;
-    put_hand_down(p, text_get(out), declarations);
-    e->out = out;
-    text_add(out, text_get(&moves));
-    text_free(&moves);
+    put_hand_down(p, declarations);
 }
 
 int emit_pipeline(emitter *e, const plan *plan, text *declarations)
@@ -358,7 +362,7 @@ int emit_pipeline(emitter *e, const plan *plan, text *declarations)
         for (int i = 1; i < e->survey->buffer_count; i++) e->survey->buffers[i].first = e->survey->buffers[i].last = 0;
     }
     e->pipelined = false;
-    e->value_text = NULL;
+    see_as(e, NULL);
     for (int s = 0; s < p.count; s++) {
         text_free(&p.stages[s].values);
         text_free(&p.stages[s].folds);

@@ -38,12 +38,12 @@ reg nest_define(nest *n, value named, dtype t, int level, const char *words)
 
 const char *nest_share(nest *n, int level, const char *type, const char *words)
 {
-    for (int i = 0; i < n->name_count; i++)
-        if (n->names[i].level == level && !strcmp(n->names[i].words, words)) return n->names[i].name;
-    shared entry = {words, fresh_name(n->e, 0), level};
-    put_at(n, level, "%s %s = %s;", type, entry.name, words);
-    if (!level_is_vector(n, level)) ARENA_PUSH(n->e->memory, n->names, n->name_count, n->name_capacity, entry);
-    return entry.name;
+    const char *name = names_find(&n->names, level, words);
+    if (name) return name;
+    name = fresh_name(n->e, 0);
+    put_at(n, level, "%s %s = %s;", type, name, words);
+    if (!level_is_vector(n, level)) names_add(n->e, &n->names, level, words, name);
+    return name;
 }
 
 const char *as_vector(nest *n, dtype t, reg r)

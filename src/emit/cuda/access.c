@@ -23,10 +23,9 @@ static bool value_is_zero(const emitter *e, value v)
     return tile_is_constant(e->k, v, &n) && n.i == 0;
 }
 
-static const char *plus(emitter *e, const char *a, const char *b) /* starts that are 0 go */
+static const char *from_start(emitter *e, value start, const char *at) /* starts that are 0 go */
 {
-    if (!strcmp(a, "0L") || !strcmp(a, "0")) return b;
-    return arena_print(e->memory, "%s + %s", a, b);
+    return value_is_zero(e, start) ? at : arena_print(e->memory, "%s + %s", emit_name(e, start), at);
 }
 
 /* ---- tests ---- */
@@ -41,13 +40,14 @@ creg cuda_constraint(cnest *n, int axis, const constraint *c, value step)
     emitter *e = n->e;
     const char *start = emit_name(e, c->start);
     if (axis == NO_AXIS)
-        return (creg){cuda_share(n, LEVEL_GROUP, "const int", range_text(e, start, c->extent)), LEVEL_GROUP};
+        return (creg){cuda_share(n, LEVEL_GROUP, "const int", range_text(e, start, constraint_extent(e, c))),
+                      LEVEL_GROUP, REG_NAME};
     const char *at = position_text(n, axis);
     if (!is_one(e->survey, step)) at = arena_print(e->memory, "(long)%s * %s", at, emit_name(e, step));
     int level = axis_level(&n->view, axis);
-    const char *words = range_text(e, plus(e, start, at), c->extent);
-    if (level <= LEVEL_ROW) return (creg){cuda_share(n, level, "const int", words), level};
-    return (creg){arena_print(e->memory, "(%s)", words), level};
+    const char *words = range_text(e, from_start(e, c->start, at), constraint_extent(e, c));
+    if (level <= LEVEL_ROW) return (creg){cuda_share(n, level, "const int", words), level, REG_NAME};
+    return (creg){arena_print(e->memory, "(%s)", words), level, REG_WORDS};
 }
 
 /* ---- addresses ---- */
@@ -61,7 +61,7 @@ typedef struct cterms {
 
 static void term(emitter *e, cterms *t, int level, const char *index, const char *stride)
 {
-    const char *words = !strcmp(stride, "1") ? index : arena_print(e->memory, "%s * %s", index, stride);
+    const char *words = stride == words_one ? index : arena_print(e->memory, "%s * %s", index, stride);
     t->offset[level] = cjoin(e, t->offset[level], "+", words);
 }
 
@@ -75,19 +75,20 @@ static void test_vector(cnest *n, cterms *t, int axis, const constraint *c)
 {
     emitter *e = n->e;
     int vector = n->view.layout->vector;
-    const char *start = emit_name(e, c->start);
-    const char *first = plus(e, start, arena_print(e->memory, "i%d", axis));
+    const char *first = from_start(e, c->start, arena_print(e->memory, "i%d", axis));
     int64_t divisor = MINIMUM(power_of_two(facts_of(e->facts, c->start).divisor),
                               limit_divisor(e->survey, &(limit){c->start, c->kind, c->number}));
     if (divisor >= vector && !n->view.layout->shifted) { /* all or none */
-        t->ok[LEVEL_CHUNK] =
-            cjoin(e, t->ok[LEVEL_CHUNK], "&&", arena_print(e->memory, "(%s)", range_text(e, first, c->extent)));
+        t->ok[LEVEL_CHUNK] = cjoin(e, t->ok[LEVEL_CHUNK], "&&",
+                                   arena_print(e->memory, "(%s)", range_text(e, first, constraint_extent(e, c))));
         return;
     }
-    t->ok[LEVEL_ELEMENT] = cjoin(e, t->ok[LEVEL_ELEMENT], "&&",
-                                 arena_print(e->memory, "(%s)", range_text(e, plus(e, first, "v"), c->extent)));
+    t->ok[LEVEL_ELEMENT] =
+        cjoin(e, t->ok[LEVEL_ELEMENT], "&&",
+              arena_print(e->memory, "(%s)",
+                          range_text(e, arena_print(e->memory, "%s + v", first), constraint_extent(e, c))));
     const char *low = facts_of(e->facts, c->start).low >= 0 ? NULL : arena_print(e->memory, "%s >= 0", first);
-    const char *high = arena_print(e->memory, "%s + %d <= %s", first, vector, c->extent);
+    const char *high = arena_print(e->memory, "%s + %d <= %s", first, vector, constraint_extent(e, c));
     t->whole = cjoin(e, t->whole, "&&", cjoin(e, low, "&&", high));
 }
 
@@ -114,10 +115,11 @@ static caddress finish(cnest *n, const cterms *t, int level, dtype elem, const c
 }
 
 /* An axis that is proved to be inside: only a checked build tests it. */
-static void test_proved(cnest *n, cterms *t, const tile_op *op, const char *words)
+static void test_proved(cnest *n, cterms *t, const tile_op *op, const char *index, const constraint *c)
 {
     emitter *e = n->e;
     if (!n->c->target->checked) return;
+    const char *words = range_text(e, index, constraint_extent(e, c));
     t->proved = cjoin(e, t->proved, "&&",
                       arena_print(e->memory, "checked(%s, frame.report, %d, program0, program1, program2, %d)", words,
                                   op->line, op->attr.access.array));
@@ -148,14 +150,14 @@ static void add_index(cnest *n, cterms *t, const tile_op *op, int axis, int oper
     constraint c = constraint_of_axis(e, v, access->array, axis);
     const char *wide = elem == DT_I64 || elem == DT_U64 ? r.words : arena_print(e->memory, "(long)%s", r.words);
     if (access->safe[axis]) {
-        test_proved(n, t, op, range_text(e, wide, c.extent));
+        test_proved(n, t, op, wide, &c);
     } else {
-        const char *words = range_text(e, wide, c.extent);
+        const char *words = range_text(e, wide, constraint_extent(e, &c));
         if (r.level <= LEVEL_ROW)
             words = cuda_share(n, r.level, "const int", words);
         else
             words = arena_print(e->memory, "(%s)", words);
-        test(e, t, (creg){words, r.level});
+        test(e, t, (creg){words, r.level, REG_NAME});
     }
     if (!value_is_zero(e, v)) term(e, t, r.level, wide, stride_text(e, access->array, axis));
 }
@@ -173,7 +175,7 @@ const char *cuda_lead_pointer(emitter *e, const tile_op *op)
         const char *stride = stride_text(e, access->array, axis);
         if (value_is_zero(e, start)) continue;
         words = arena_print(e->memory, "%s + (long)%s%s%s", words, emit_name(e, start),
-                            strcmp(stride, "1") ? " * " : "", strcmp(stride, "1") ? stride : "");
+                            stride == words_one ? "" : " * ", stride == words_one ? "" : stride);
     }
     return words;
 }
@@ -185,7 +187,7 @@ static void know_shift(cnest *n, const tile_op *op, caddress *a, bool side_by_si
     int size = dtypes[a->elem].size_bytes;
     a->width = side_by_side ? MINIMUM(16 / size, n->view.layout->vector) : 1;
     if (a->width == 1) return;
-    a->even = "1";
+    a->even = words_one;
     if (op != n->view.layout->lead)
         a->even = cuda_share(n, LEVEL_GROUP, "const int",
                              arena_print(e->memory, "((unsigned long)(%s) - shift%d * %d) %% %d == 0", a->pointer,
@@ -219,7 +221,7 @@ static void test_guards(cnest *n, cterms *t, const param_digits *d, const char *
     for (int g = 0; g < d->guard_count; g++) {
         const char *sum = cjoin(e, guards[g], "+", arena_print(e->memory, "%" PRId64 "L", d->guard_first[g]));
         const char *extent = arena_print(e->memory, "%" PRId64 "L", d->guard_extent[g]);
-        test(e, t, (creg){arena_print(e->memory, "(%s)", range_text(e, sum, extent)), level[g]});
+        test(e, t, (creg){arena_print(e->memory, "(%s)", range_text(e, sum, extent)), level[g], REG_NAME});
     }
 }
 
@@ -264,7 +266,7 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
             const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
             const char *words =
                 arena_print(e->memory, "%s + (long)%s * %s", emit_name(e, start), position, emit_name(e, step));
-            test_proved(n, &t, op, range_text(e, words, c.extent));
+            test_proved(n, &t, op, words, &c);
         } else if (along && vector > 1 && is_one(e->survey, step)) {
             test_vector(n, &t, loop, &c);
         } else {
@@ -273,16 +275,15 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
         if (digits) {
             const char *position = loop == NO_AXIS ? "0" : position_text(n, loop);
             int level = loop == NO_AXIS ? LEVEL_GROUP : axis_level(&n->view, loop);
-            add_digits(n, &t, digits, p->facts.small, axis, level, plus(e, emit_name(e, start), position), guards,
-                       guard_level);
+            add_digits(n, &t, digits, p->facts.small, axis, level, from_start(e, start, position), guards, guard_level);
             continue;
         }
         if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
         if (loop == NO_AXIS) continue;
         const char *by = is_one(e->survey, step) ? stride
-                         : !strcmp(stride, "1")  ? emit_name(e, step)
+                         : stride == words_one   ? emit_name(e, step)
                                                  : arena_print(e->memory, "%s * %s", emit_name(e, step), stride);
-        const char *position = arena_print(e->memory, "%si%d", strcmp(by, "1") ? "(long)" : "", loop);
+        const char *position = arena_print(e->memory, "%si%d", by == words_one ? "" : "(long)", loop);
         term(e, &t, along ? LEVEL_CHUNK : axis_level(&n->view, loop), position, by);
         if (along && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", by);
     }
@@ -354,7 +355,7 @@ static const char *buffer_stride(emitter *e, value v, int axis)
         else
             factor = emit_name(e, (value)-type.dims[i]);
     }
-    if (!factor) return arena_print(e->memory, "%" PRId64, constant);
+    if (!factor) return constant == 1 ? words_one : arena_print(e->memory, "%" PRId64, constant);
     return constant == 1 ? factor : arena_print(e->memory, "%" PRId64 " * %s", constant, factor);
 }
 

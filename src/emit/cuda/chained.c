@@ -299,7 +299,7 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     e->phase = c->phase;
     e->line = 0;
     e->survey->uses = ARENA_ARRAY(e->memory, int, count);
-    e->array_used = ARENA_ARRAY(e->memory, bool, e->k->param_count + 1);
+    arrays_forget(e);
     p.known = ARENA_ARRAY(e->memory, bool, count);
     p.rows = ARENA_ARRAY(e->memory, bool, count);
     p.folded = ARENA_ARRAY(e->memory, bool, count);
@@ -326,7 +326,7 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     put(e, "const %s_frame &frame = call.rest;", name);
     need(e, "grid_begin");
     put(e, "grid_call();");
-    cuda_put_arrays(e, text_get(&body));
+    cuda_put_arrays(e);
     print_rooms(&p);
     put(e, "const long program0 = %s;",
         falls(c) ? "frame.programs[0] - 1 - blockIdx.x % frame.programs[0]" : "blockIdx.x % frame.programs[0]");

@@ -166,8 +166,8 @@ static void print_table(chained_printer *p, const tile_op *op)
                                 : pairs ? "(column - x % 2)"
                                         : "column");
         if (slice && (!moves || p->masked))
-            index = arena_print(e->memory, "%s(%s, %s_extent%d - %d)", need(e, "min_i64"), index, param->name, axis,
-                                moves && pairs ? 2 : 1);
+            index = arena_print(e->memory, "%s(%s, %s - %d)", need(e, "min_i64"), index,
+                                array_extent(e, a->array, axis), moves && pairs ? 2 : 1);
         operand += slice ? 2 : 1;
         pointer = arena_print(e->memory, "%s + %s * %s", pointer, index, stride_text(e, a->array, axis));
     }
@@ -293,8 +293,8 @@ const char *chained_row_pointer(chained_printer *p, const tile_op *op, const cha
         operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
         pointer = arena_print(e->memory, "%s + %s * %s", pointer, index, stride_text(e, a->array, axis));
         if (!a->safe[axis])
-            *test = arena_print(e->memory, "%s%s(unsigned long)%s < (unsigned long)%s_extent%d", *test,
-                                **test ? " && " : "", index, name, axis);
+            *test = arena_print(e->memory, "%s%s(unsigned long)%s < (unsigned long)%s", *test, **test ? " && " : "",
+                                index, array_extent(e, a->array, axis));
     }
     return pointer;
 }

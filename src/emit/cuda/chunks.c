@@ -18,7 +18,7 @@ static bool forgets_positions(const pass_layout *l)
 /* A long row whose loads all come before, or has none: a branch costs less than a choice for each element. */
 bool fold_is_guarded(const cnest *n)
 {
-    return n->in && n->slotted && (!n->loads || strcmp(n->slot, "0") != 0);
+    return n->in && n->slotted && (!n->loads || n->slot != words_zero);
 }
 
 /* Repeats in registers are written out; those in slots go in a loop, which makes a shorter text. Early loads of kept
@@ -170,7 +170,7 @@ void cuda_chunks(cnest *n)
     text_add(&body, text_get(&n->level[LEVEL_CHUNK]));
     put_elements(n, &body);
     text_add(&body, text_get(&n->late));
-    bool chunks = strcmp(n->slot, "0") != 0; /* several in flight */
+    bool chunks = n->slot != words_zero; /* several in flight */
     int depth = 1;
     text_add(to, "{\n");
     if (n->forgets)
@@ -209,7 +209,7 @@ void cuda_chunks(cnest *n)
         } else {
             add_lines(to, arena_print(e->memory, "for (%s c = 0; c < %s; c += %s) {\n", type, count, step), depth++);
         }
-    } else if (strcmp(n->repeat, "0") && !(chunks && n->unroll == l->repeats)) {
+    } else if (n->repeat != words_zero && !(chunks && n->unroll == l->repeats)) {
         /* A chunk with many loads keeps memory busy by itself; more of them at once would take the registers of others. */
         bool full = l->wide + l->narrow + l->windows > FULL_CHUNK && !e->cuda->spread->live_registers;
         add_lines(to, full ? "#pragma unroll 1\n" : "#pragma unroll\n", 0);

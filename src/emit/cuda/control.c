@@ -40,7 +40,7 @@ static void put_broadcast(emitter *e, dtype t, const char *name)
 static void scalar_access(emitter *e, tile_op *op)
 {
     cnest n = {.e = e, .c = e->cuda, .view = {.survey = e->survey, .spread = e->cuda->spread}};
-    n.slot = n.repeat = "0";
+    n.slot = n.repeat = words_zero;
     if (n.c->spread->team.threads != 1) n.lead = "thread == 0";
     place at = place_nowhere();
     value result = op->result_count ? op->results[0] : 0;

@@ -21,11 +21,6 @@ enum {
     ASK_TILE = 128 * 64
 }; /* sums of a tile from which on few blocks run at once, and what follows is asked for ahead */
 
-static bool is_unit(const char *stride)
-{
-    return !strcmp(stride, "1") || !strcmp(stride, "1L");
-}
-
 static const char *truth(bool holds)
 {
     return holds ? "true" : "false";
@@ -44,10 +39,9 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
     tile_op *load;
     bool swapped, global[2];
     for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e->survey, op->operands[i], &load, &swapped);
-    const char *places = arena_print(e->memory, "%s, %s, %s, %s",
-                                     truth(is_unit(left->strides[rank - 1]) || !is_unit(left->strides[rank - 2])),
-                                     truth(is_unit(right->strides[rank - 2]) || !is_unit(right->strides[rank - 1])),
-                                     truth(global[0]), truth(global[1]));
+    const char *places =
+        arena_print(e->memory, "%s, %s, %s, %s", truth(left->unit[rank - 1] || !left->unit[rank - 2]),
+                    truth(right->unit[rank - 2] || !right->unit[rank - 1]), truth(global[0]), truth(global[1]));
     const char *scale = p->scaled < 0 ? "" : p->scaled ? ", dot_scale<false>" : ", dot_scale<true>";
     if (p->kind == PRODUCT_RING)
         return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %d, %d%s>", need(e, "product_f32"), p->rows, p->columns,
@@ -271,7 +265,7 @@ static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type
         if (!known || !dot_operand_is_direct(e->survey, op->results[0], &load, &swapped) || load != op || swapped)
             continue;
         matrix m = dot_operand_matrix(e, op->results[0]);
-        if (m.ok || m.digits || m.limits[0][0] || m.limits[1][0] || !is_unit(m.strides[1])) continue;
+        if (m.ok || m.digits || m.limits[0][0] || m.limits[1][0] || !m.unit[1]) continue;
         const char *rows = extent_text(e, type->dims[0]), *columns = extent_text(e, type->dims[1]);
         put(e, "%s(%s, %s, %s, %s, %s, %s, thread, threads);", need(e, "ask_rows"), m.pointer, m.strides[0], rows,
             m.limits[0][1] ? m.limits[0][1] : rows, columns, m.limits[1][1] ? m.limits[1][1] : columns);

@@ -50,16 +50,15 @@ static void put_frame(emitter *e)
     put(e, "};");
 }
 
-/* Only what the body names. */
-void cuda_put_arrays(emitter *e, const char *body)
+void cuda_put_arrays(emitter *e)
 {
     for (int p = 0; p < e->k->param_count; p++) {
         const tile_param *param = &e->k->params[p];
         if (param->kind >= PARAM_SCALAR || !e->array_used[p]) continue;
         put(e, "%s *const __restrict__ %s_array = frame.%s_array;", memory_type(param->elem), param->name, param->name);
-        for (int i = 0; i < 2 * param->rank; i++) {
+        for (int i = 0; i < NAMED_COUNT * param->rank; i++) {
             const char *name = arena_print(e->memory, "%s_%s%d", param->name, i % 2 ? "stride" : "extent", i / 2);
-            if (strstr(body, name)) put(e, "const long %s = frame.%s;", name, name);
+            if (e->array_named[p][i / 2][i % 2]) put(e, "const long %s = frame.%s;", name, name);
         }
     }
 }
@@ -290,7 +289,7 @@ static text phase_text(emitter *e, int phase, const char *body)
         put(e, "__shared__ __align__(16) char spread_room[%d];", c->spread_bytes * c->spread->team.block);
     if (c->broadcast_room)
         put(e, "__shared__ long broadcast_room[%d];", c->spread->team.kind == TEAM_LANES ? c->spread->team.block : 1);
-    cuda_put_arrays(e, body);
+    cuda_put_arrays(e);
     put_team(e);
     put_homes(e);
     put_programs(e, launch_axes(e->k, phase));

@@ -75,9 +75,9 @@ static partial place_on(loop_printer *p, const tile_op *op, sched_place at, cons
                 x.offset = joined(e, x.offset, " + ",
                                   arena_print(e->memory, "%s * %s", index, stride_text(e, a->array, axis)));
             if (!a->safe[axis])
-                x.test = joined(
-                    e, x.test, " && ",
-                    arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s_extent%d", index, param->name, axis));
+                x.test = joined(e, x.test, " && ",
+                                arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", index,
+                                            array_extent(e, a->array, axis)));
         }
         operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
     }
@@ -231,7 +231,7 @@ static void print_safe(loop_printer *p, const tile_op *op)
     const tile_param *param = &e->k->params[op->attr.access.array];
     const char *some = "1";
     for (int axis = 0; axis < param->rank; axis++)
-        some = arena_print(e->memory, "%s && %s_extent%d", some, param->name, axis);
+        some = arena_print(e->memory, "%s && %s", some, array_extent(e, op->attr.access.array, axis));
     put(e, "const %s *const %s_safe = %s ? %s_array : (const %s *)frame.report;", cuda_memory_type(param->elem),
         param->name, some, param->name, cuda_memory_type(param->elem));
 }

@@ -48,7 +48,7 @@ static void put_place_of(emitter *e, const schedule *s, const char *name, int ax
         sum = g < p->digits->guard_count ? digits_sum(e, d, d->guard[g], position) : NULL;
         put(e, "    at.guard[%d] = %s%s(int)(%s);", g, first ? first[g] : "", first ? " + " : "", sum ? sum : "0");
     }
-    put(e, "    if (position >= %s_extent%d) at.guard[0] = %d;", p->name, axis, FAR);
+    put(e, "    if (position >= %s) at.guard[0] = %d;", array_extent(e, s->gather.load->attr.access.array, axis), FAR);
     put(e, "    return at;");
     put(e, "};");
 }

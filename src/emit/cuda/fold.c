@@ -106,7 +106,7 @@ void cuda_fold_add(cnest *n, const cfold *f, creg r)
     const char *x = r.words;
     if (is_position(s)) {
         bool most = s->op->attr.fold == FOLD_ARGMAX, real = dtype_is_float(f->elem);
-        if (strpbrk(x, "[(")) x = cuda_define(n, 0, f->elem, level, x).words;
+        if (r.form != REG_NAME) x = cuda_define(n, 0, f->elem, level, x).words;
         /* NaN is the extreme, and of equal ones the first stays: two comparisons, where a NaN fails both. */
         const char *open = real ? arena_print(e->memory, "%s == %s && ", f->name, f->name) : "";
         const char *in = n->view.has_inner && n->in ? arena_print(e->memory, "%s && ", element_in(n)) : "";
@@ -292,6 +292,11 @@ static void end_pairs(cnest *n, const cfold *f)
          f->pairs);
 }
 
+static bool same_register(dtype a, dtype b)
+{
+    return (dtype_is_narrow(a) ? DT_F32 : a) == (dtype_is_narrow(b) ? DT_F32 : b);
+}
+
 void cuda_folds_join(cnest *n, cfold *folds, int count)
 {
     enum { ROOM_OF_WARP = 16 };
@@ -303,7 +308,7 @@ void cuda_folds_join(cnest *n, cfold *folds, int count)
         int most = ROOM_OF_WARP / MAXIMUM(dtypes[folds[i].elem].size_bytes, 4), members[ROOM_OF_WARP], found = 0;
         for (int k = i; k < count && found < most; k++)
             if (folds[k].sink && !folds[k].joined && is_exchange(n, &folds[k]) &&
-                !strcmp(register_name(folds[k].elem), t) && folds[k].sink->op->attr.fold == fold)
+                same_register(folds[k].elem, folds[i].elem) && folds[k].sink->op->attr.fold == fold)
                 members[found++] = k;
         if (found < 2) continue;
         const char *all = fresh_name(e, 0), *list = NULL;

@@ -75,7 +75,7 @@ static gather gather_of(emitter *e, value v, int line_axis)
 /* Elements that lie side by side along an axis. */
 static bool is_unit(const gather_axis *x)
 {
-    if (x->stride) return !strcmp(x->stride, "1") || !strcmp(x->stride, "1L");
+    if (x->stride) return x->stride == words_one;
     return x->digits.stride[x->digits.count - 1] == 1;
 }
 

@@ -137,10 +137,8 @@ const char *home_words(cnest *n, int number)
     emitter *e = n->e;
     int words = n->view.layout->vector / 2;
     const char *name = arena_print(e->memory, "b%d_words", number);
-    for (int i = 0; i < n->name_count; i++)
-        if (!strcmp(n->names[i].name, name)) return name; /* there already */
-    shared entry = {name, name, LEVEL_CHUNK};
-    ARENA_PUSH(e->memory, n->names, n->name_count, n->name_capacity, entry);
+    if (names_find(&n->names, LEVEL_CHUNK, name)) return name; /* there already */
+    names_add(e, &n->names, LEVEL_CHUNK, name, name);
     note_slots(n, number);
     buffer_touch(e, number);
     cput(n, LEVEL_CHUNK, "unsigned %s[%d];", name, words);
@@ -225,7 +223,7 @@ creg home_load(cnest *n, const caddress *a, value into)
         text_add(&n->early, "}\n");
         text_free(&close);
     }
-    return (creg){"", LEVEL_ELEMENT};
+    return (creg){"", LEVEL_ELEMENT, REG_NAME};
 }
 
 /* ---- loads a trip ahead ---- */

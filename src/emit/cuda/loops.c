@@ -219,7 +219,7 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     e->phase = s->phase;
     e->line = 0;
     e->survey->uses = ARENA_ARRAY(e->memory, int, count);
-    e->array_used = ARENA_ARRAY(e->memory, bool, e->k->param_count + 1);
+    arrays_forget(e);
     e->out = &body;
     e->depth = 2;
     need(e, "phases");
@@ -240,7 +240,7 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     put(e, "const %s_frame &frame = call.rest;", name);
     need(e, "grid_begin");
     put(e, "grid_call();");
-    cuda_put_arrays(e, text_get(&body));
+    cuda_put_arrays(e);
     for (int i = 0; i < s->operand_count; i++)
         if (!s->operands[i].walk)
             put(e, "char *const %s = shared_room + %" PRId64 ";", s->operands[i].ring.name, s->operands[i].ring.offset);

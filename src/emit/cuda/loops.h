@@ -12,7 +12,7 @@
 void emit_cuda_loops(emitter *e, const loop_program *program, text *functions);
 
 /* cuda/emit.c: declarations of the arrays, extents and strides that the body names. */
-void cuda_put_arrays(emitter *e, const char *body);
+void cuda_put_arrays(emitter *e);
 /* The end of a function whose first thread has made its phases: all see them, then what roles do, which is freed. */
 void cuda_put_body(emitter *e, text *functions, text *body);
 /* The schedule of a phase on this target; NULL: it is printed from its spread, *why as of schedule_phase. */

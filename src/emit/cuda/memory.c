@@ -34,7 +34,7 @@ static void line_to(cnest *n, text *to, const char *words)
 const char *edge_text(emitter *e, const caddress *a)
 {
     need(e, "at_edge");
-    return strcmp(a->even, "1") ? arena_print(e->memory, "%s && at_edge(whole)", a->even) : "at_edge(whole)";
+    return a->even == words_one ? "at_edge(whole)" : arena_print(e->memory, "%s && at_edge(whole)", a->even);
 }
 
 /* Is there more to ask than whether an element is the row's? */
@@ -141,7 +141,7 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
                 arena_print(e->memory, "%s(%s, %s)", need(e, "read_if_%s", m), element_pointer(e, a, true), inside);
         line_to(n, &n->early, arena_print(e->memory, "%s[%s][0] = %s;", name, slot, element));
     }
-    return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT};
+    return (creg){arena_print(e->memory, "%s[%s][%s]", name, slot, vector > 1 ? "v" : "0"), LEVEL_ELEMENT, REG_ELEMENT};
 }
 
 /* A vector whose place is computed in its chunk (rows of a table by an index): whole, where nothing asks for its elements one
@@ -161,7 +161,7 @@ static creg load_late(cnest *n, value named, const caddress *a)
         else
             cput(n, LEVEL_CHUNK, "%s(%s + %d, %s + %d%s%s);", load, name, at, chunk, at, ok ? ", " : "", ok ? ok : "");
     }
-    return (creg){arena_print(e->memory, "%s[v]", name), LEVEL_ELEMENT};
+    return (creg){arena_print(e->memory, "%s[v]", name), LEVEL_ELEMENT, REG_ELEMENT};
 }
 
 creg cuda_load(cnest *n, value named, caddress a, value into)
@@ -237,8 +237,7 @@ void cuda_store(cnest *n, caddress a, creg r)
         line_to(n, &n->late, text_get(&vectors));
     } else if (a.even && n->in) { /* without a branch but for the first and the last vector */
         text_clear(&vectors);
-        const char *all = strcmp(a.even, "1") ? cjoin(e, cjoin(e, a.whole, "&&", "whole"), "&&", a.even)
-                                              : cjoin(e, a.whole, "&&", "whole");
+        const char *all = cjoin(e, cjoin(e, a.whole, "&&", "whole"), "&&", a.even == words_one ? NULL : a.even);
         for (int at = 0; at < vector; at += a.width)
             text_print(&vectors, "%s(%s + %d, %s + %d, %s && %s); ", need(e, "store_%sx%d_if", m, a.width), chunk, at,
                        name, at, ok, all);

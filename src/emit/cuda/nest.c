@@ -49,7 +49,7 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
         if (op->code == OP_LOAD && n->view.has_inner && is_kept_in_registers(n, s->v)) {
             caddress a = cuda_access(n, op, at);
             if (a.level == LEVEL_ELEMENT && a.early) {
-                creg r = {NULL, LEVEL_ELEMENT};
+                creg r = {NULL, LEVEL_ELEMENT, REG_NAME};
                 if (!home_comes_ahead(e, s->v))
                     r = cuda_load(n, s->v, a, s->v);
                 else
@@ -66,7 +66,7 @@ static creg sink_value(cnest *n, const sink *s, place at, bool *done)
         return cuda_compute(n, s->v, at);
     }
     creg r = cuda_value(n, sink_stored_value(e->survey, s), at);
-    if (s->kind == SINK_COPY && strchr(r.words, '[')) /* another sink may write that register */
+    if (s->kind == SINK_COPY && r.form == REG_ELEMENT) /* another sink may write that register */
         r = cuda_define(n, 0, tile_type_of(e->k, s->v).elem, r.level, r.words);
     return r;
 }
@@ -123,7 +123,7 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
         const char *old = e->survey->uses[s->result] ? fresh_name(e, s->result) : NULL;
         if (old) cput(n, cuda_sink_level(n), "%s %s = 0;", cuda_register_type(type.elem), old);
         cuda_atomic(n, cuda_access(n, s->op, at), s->op, r, expected, old);
-        if (old) write_kept(n, s->result, at, (creg){old, cuda_sink_level(n)});
+        if (old) write_kept(n, s->result, at, (creg){old, cuda_sink_level(n), REG_NAME});
         return;
     }
     case SINK_ASSERT: {
@@ -146,11 +146,8 @@ static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
 /* Of chunks and elements, at the end of a pass. */
 static void forget(cnest *n)
 {
-    int kept = 0;
     view_forget(&n->view, LEVEL_ROW);
-    for (int i = 0; i < n->name_count; i++)
-        if (n->names[i].level <= LEVEL_ROW) n->names[kept++] = n->names[i];
-    n->name_count = kept;
+    names_forget(&n->names, LEVEL_ROW);
 }
 
 static void find_map(survey *e, value v, const place *at, void *context)
@@ -179,8 +176,8 @@ static void begin_chunks(cnest *n)
     const pass_layout *l = n->view.layout;
     n->unroll = layout_unroll(n->e->survey, l);
     bool several = n->unroll > 1 && l->repeats != 1;
-    n->slot = several ? "u" : "0";
-    n->repeat = l->repeats == 1 ? "0" : l->repeats ? "r" : several ? "u" : "0";
+    n->slot = several ? "u" : words_zero;
+    n->repeat = l->repeats == 1 ? words_zero : l->repeats ? "r" : n->slot;
     n->early_used = n->copies = false;
     n->opened_count = n->split = 0;
     n->slotted = false;
@@ -207,7 +204,7 @@ static void emit_pass(cnest *n)
     n->loose = false;
     n->folds = folds;
     windows_find(&n->view);
-    n->guard_count = 0;
+    n->guards = (level_names){0};
     if (n->view.has_inner) begin_chunks(n);
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
@@ -241,7 +238,11 @@ static nest_view view_of(emitter *e, const group *g)
 
 cnest cuda_nest_of(emitter *e, pass_layout *l)
 {
-    cnest n = {.e = e, .c = e->cuda, .view = view_of(e, NULL), .slot = "0", .repeat = l->repeats == 1 ? "0" : "r"};
+    cnest n = {.e = e,
+               .c = e->cuda,
+               .view = view_of(e, NULL),
+               .slot = words_zero,
+               .repeat = l->repeats == 1 ? words_zero : "r"};
     view_take_layout(&n.view, l);
     cuda_set_guards(&n);
     n.in = n.chunk_guard ? "in" : NULL;
@@ -275,7 +276,7 @@ static void put_shift(emitter *e, pass_layout *l)
 
 void cuda_group(emitter *e, const group *g)
 {
-    cnest n = {.e = e, .c = e->cuda, .view = view_of(e, g), .slot = "0", .repeat = "0"};
+    cnest n = {.e = e, .c = e->cuda, .view = view_of(e, g), .slot = words_zero, .repeat = words_zero};
     bool column_fold;
     unsigned rows = group_rows(e->survey, g, &column_fold);
     declare_results(e, g);

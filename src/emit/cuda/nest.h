@@ -50,9 +50,11 @@ typedef struct cuda_state { /* of one phase, as it is printed */
     int barriers, loop_barriers; /* counted while emitting; where the loop around began */
 } cuda_state;
 
+typedef enum creg_form { REG_NAME, REG_ELEMENT, REG_WORDS } creg_form;
 typedef struct creg {
-    const char *words; /* a name, a literal, or an element of an array */
+    const char *words; /* a name (or a number), an element of an array, or an expression */
     int level;
+    creg_form form;
 } creg;
 
 typedef struct text_span {
@@ -66,8 +68,7 @@ typedef struct cnest {
     text level[LEVEL_COUNT];
     text early, late; /* of a chunk: loads before, whole vectors stored after its elements */
     text arrays;      /* registers of early loads: declared for `unroll` chunks */
-    shared *names;
-    int name_count, name_capacity;
+    level_names names;
     const char *row_guard;   /* a row of this thread may be none; NULL: all are */
     const char *chunk_guard; /* likewise for chunks */
     const char *in; /* the chunk's guard by name, when it is a part of each condition; NULL: a branch around all */
@@ -78,7 +79,7 @@ typedef struct cnest {
     bool loads; /* from global memory, in this pass: no branch may stand between two of them */
     const char *element_guard;    /* likewise for elements of a vector */
     const char *lead;             /* one thread of those that hold the same row; NULL: there is only one */
-    const char *repeat;           /* index of a chunk's registers in homes */
+    const char *repeat;           /* index of a chunk's registers in homes; words_zero: there is one chunk */
     const char *slot;             /* ... and in `arrays` */
     bool early_used, copies;      /* copies: some early load goes to slots in the background */
     int opened[32], opened_count; /* kept tiles, packed or with slots, whose vector of this chunk is in registers */
@@ -91,8 +92,7 @@ typedef struct cnest {
     const char *hit_rest; /* ... from the chunk's first element to it */
     int unroll;           /* chunks whose loads are in flight together */
     int line;             /* of the source, of what is being computed; 0: not known */
-    shared *guards;       /* of windows: tests of chunks, by their words */
-    int guard_count, guard_capacity;
+    level_names guards;   /* of windows: tests of chunks */
 } cnest;
 
 /* Where an access goes: base + the offsets of each level. */
@@ -106,7 +106,7 @@ typedef struct caddress {
     const char *ok;      /* tests of levels up to the chunk, or NULL */
     const char *element_ok;
     const char *whole; /* all elements of the vector are inside; NULL: no test is needed */
-    const char *even;  /* of a shifted row: this access is aligned as its lead is; NULL: it is not one */
+    const char *even;  /* of a shifted row: this access is aligned as its lead is (words_one); NULL: it is not one */
     int level;         /* the deepest it depends on */
     int width;         /* elements side by side and aligned: what one instruction may move, at most a vector */
     bool early;        /* depends on positions, scalars and rows alone */
@@ -131,7 +131,8 @@ const char *position_text(cnest *n, int axis); /* of a loop axis, at its own lev
 unsigned cuda_inner_axes(const cnest *n);      /* those that are no rows */
 /* The product of the extents of those of the axes that come after one: a constant, or text. */
 const char *cuda_product_text(cnest *n, unsigned axes, int after);
-const char *cuda_index_type(cnest *n, unsigned axes); /* int where all positions fit, long otherwise */
+bool cuda_index_is_int(cnest *n, unsigned axes);      /* all positions fit into one */
+const char *cuda_index_type(cnest *n, unsigned axes); /* int, or long */
 const char *cuda_inner_threads(const cnest *n);
 /* Declares part (which row this thread takes of those done together) and part_thread, when there are rows. */
 void cuda_rows_begin(cnest *n);

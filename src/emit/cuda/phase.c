@@ -23,7 +23,7 @@ static void put_phase(emitter *e, int phase, text *body)
     walks++;
     e->phase = phase;
     e->survey->time = e->line = e->survey->pass_number = e->serial = e->survey->dot_room = 0;
-    e->array_used = ARENA_ARRAY(e->memory, bool, e->k->param_count + 1);
+    arrays_forget(e);
     c->resident = ARENA_ARRAY(e->memory, const char *, e->k->value_count);
     c->hazards = c->now = c->log = c->left = (hazards){0};
     c->in_map = false;

@@ -30,7 +30,7 @@ const char *cuda_product_text(cnest *n, unsigned axes, int after)
         else
             factor = emit_name(n->e, (value)-dim);
     }
-    if (!factor) return arena_print(n->e->memory, "%" PRId64, constant);
+    if (!factor) return constant == 1 ? words_one : arena_print(n->e->memory, "%" PRId64, constant);
     return constant == 1 ? factor : arena_print(n->e->memory, "%" PRId64 " * %s", constant, factor);
 }
 
@@ -50,15 +50,20 @@ unsigned cuda_inner_axes(const cnest *n)
     return ((1u << n->view.layout->loop_count) - 1) & ~n->view.layout->row_axes;
 }
 
-const char *cuda_index_type(cnest *n, unsigned axes)
+bool cuda_index_is_int(cnest *n, unsigned axes)
 {
     int64_t most = 1;
     for (int axis = 0; axis < n->view.layout->loop_count; axis++) {
         if (!(axes >> axis & 1)) continue;
         int64_t bound = dimension_bound(n->e->survey, n->view.layout->loops[axis]);
-        if (bound > (int64_t)1 << 29 || (most *= MAXIMUM(bound, 1)) > (int64_t)1 << 29) return "long";
+        if (bound > (int64_t)1 << 29 || (most *= MAXIMUM(bound, 1)) > (int64_t)1 << 29) return false;
     }
-    return "int";
+    return true;
+}
+
+const char *cuda_index_type(cnest *n, unsigned axes)
+{
+    return cuda_index_is_int(n, axes) ? "int" : "long";
 }
 
 /* Coordinates of the axes of a set, from their flat index. Unsigned division by a constant is the short one. */
@@ -67,13 +72,13 @@ static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
     emitter *e = n->e;
     bool outermost = true;
     const char *type = cuda_index_type(n, axes);
-    bool narrow = !strcmp(type, "int"), several = axes & (axes - 1);
+    bool narrow = cuda_index_is_int(n, axes), several = axes & (axes - 1);
     if (narrow && several) flat = arena_print(e->memory, "(unsigned)%s", flat);
     for (int axis = 0; axis < n->view.layout->loop_count; axis++) {
         if (!(axes >> axis & 1)) continue;
         const char *stride = cuda_product_text(n, axes, axis), *words = flat;
         const char *as = narrow ? "(unsigned)" : "";
-        if (strcmp(stride, "1")) words = arena_print(e->memory, "%s / %s(%s)", flat, as, stride);
+        if (stride != words_one) words = arena_print(e->memory, "%s / %s(%s)", flat, as, stride);
         int64_t dim = n->view.layout->loops[axis];
         if (!outermost && dim >= 0)
             words = arena_print(e->memory, "%s %% %s%" PRId64, words, as, dim);
@@ -180,13 +185,11 @@ void cuda_positions(cnest *n, text *to)
     const char *thread = l->inner_threads || l->row_fast ? "part_thread" : n->forgets ? "here" : "thread";
     const char *spread = n->forgets ? "apart" : cuda_inner_threads(n), *repeat = n->repeat;
     const char *first = l->repeats ? NULL : "c";
-    const char *index = !strcmp(repeat, "0")
-                            ? thread
-                            : arena_print(e->memory, "%s * %s + %s", l->repeats ? repeat : n->slot, spread, thread);
-    if (!l->repeats && !strcmp(n->slot, "0")) index = thread;
-    const char *words = l->vector > 1 ? strchr(index, ' ') ? arena_print(e->memory, "(%s) * %d", index, l->vector)
-                                                           : arena_print(e->memory, "%s * %d", index, l->vector)
-                                      : index;
+    bool several = repeat != words_zero && (l->repeats || n->slot != words_zero);
+    const char *index =
+        several ? arena_print(e->memory, "%s * %s + %s", l->repeats ? repeat : n->slot, spread, thread) : thread;
+    const char *words =
+        l->vector > 1 ? arena_print(e->memory, several ? "(%s) * %d" : "%s * %d", index, l->vector) : index;
     if (first) words = arena_print(e->memory, "%s + %s", first, words);
     if (l->shifted) words = arena_print(e->memory, "%s - shift%d", words, l->number);
     text_print(to, "const %s %s = %s;\n", cuda_index_type(n, axes), name, words);
@@ -198,7 +201,7 @@ void cuda_positions(cnest *n, text *to)
         text_add(to, "const int whole = 1;\n");
     else if (n->element_guard && l->shifted)
         text_print(to, "const int whole = %s >= 0 && %s <= %s(%s) - %d;\n", name, name,
-                   strcmp(cuda_index_type(n, axes), "int") ? "" : "(int)", count, l->vector);
+                   cuda_index_is_int(n, axes) ? "(int)" : "", count, l->vector);
     else if (n->element_guard)
         text_print(to, "const int whole = %s + %d <= %s;\n", name, l->vector, count);
 }
@@ -215,14 +218,14 @@ void cuda_set_guards(cnest *n)
                                    : n->c->spread->team.threads;
     bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
     const char *all = cuda_product_text(n, axes, -1);
-    if (count < 0 && !strcmp(cuda_index_type(n, axes), "int")) all = arena_print(e->memory, "(int)(%s)", all);
+    if (count < 0 && cuda_index_is_int(n, axes)) all = arena_print(e->memory, "(int)(%s)", all);
     n->chunk_guard = exact ? n->row_guard : cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, all));
     int64_t last = l->loops[last_axis(n, axes)];
     int64_t divisor = count >= 0 ? count : last >= 0 ? last : facts_of(e->facts, (value)-last).divisor;
     bool even = divisor % l->vector == 0;
     n->element_guard = even ? NULL : arena_print(e->memory, "%s + v < %s", name, cuda_product_text(n, axes, -1));
     if (!l->shifted) return;
-    bool narrow = !strcmp(cuda_index_type(n, axes), "int");
+    bool narrow = cuda_index_is_int(n, axes);
     n->chunk_guard = arena_print(e->memory, "%s < %s && %s > -%d", name, all, name, l->vector);
     n->element_guard = narrow ? arena_print(e->memory, "(unsigned)(%s + v) < (unsigned)%s", name, all)
                               : arena_print(e->memory, "(unsigned long)(%s + v) < (unsigned long)(%s)", name, all);

@@ -37,7 +37,7 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
     const char *inside = inside_text(e, &n), *step = cuda_fold_step(e, fold, elem, "scanned[v - 1]", "scanned[v]");
     text lines = {0}, positions = {0}, take = {0}, keep = {0};
     int number = buffer_for(e->survey, v);
-    n.repeat = l->repeats == 1 ? "0" : "r";
+    n.repeat = l->repeats == 1 ? words_zero : "r";
     cuda_positions(&n, &positions);
     home_take(&n, &take, number, "scanned");
     home_keep(&n, &keep, number, "scanned");

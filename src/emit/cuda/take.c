@@ -42,10 +42,9 @@ static void put_ask(emitter *e, const schedule *s, int side, const char *k, bool
 {
     const sched_take *t = &s->takes[side];
     int array = t->load->attr.access.array;
-    const char *name = e->k->params[array].name;
-    const char *inner = arena_print(e->memory, "%s_extent%d", name, t->along_k ? t->k_axis : t->tile_axis);
+    const char *inner = array_extent(e, array, t->along_k ? t->k_axis : t->tile_axis);
     const char *own = arena_print(e->memory, "take%d_left", side);
-    const char *left = arena_print(e->memory, "%s_extent%d - (%s) - %s", name, t->k_axis, k, own_k(t));
+    const char *left = arena_print(e->memory, "%s - (%s) - %s", array_extent(e, array, t->k_axis), k, own_k(t));
     const char *line = stride_text(e, array, t->along_k ? t->tile_axis : t->k_axis);
     const char *from =
         arena_print(e->memory, "take%d_raw, take%d + (%s) * %s", side, side, k, stride_text(e, array, t->k_axis));
@@ -76,7 +75,7 @@ void print_take_begin(emitter *e, const schedule *s, const loop_node *n)
                                     stride_text(e, a->array, axis));
         put(e, "const float *const take%d = %s + (long)(%s) * %s;", side, place, own_k(t),
             stride_text(e, a->array, t->k_axis));
-        put(e, "const long take%d_left = %s_extent%d - %s - %s;", side, name, t->tile_axis, start, own);
+        put(e, "const long take%d_left = %s - %s - %s;", side, array_extent(e, a->array, t->tile_axis), start, own);
         put(e, "unsigned take%d_raw[%d][4];", side, t->vectors);
         put_ask(e, s, side, "take_start", false);
     }

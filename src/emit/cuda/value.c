@@ -12,31 +12,33 @@
 
 void cuda_remember(cnest *n, value v, place at, creg r)
 {
-    view_remember(&n->view, v, at, r.level, r.words);
+    creg *kept = ARENA_NEW(n->e->memory, creg);
+    *kept = r;
+    view_remember(&n->view, v, at, r.level, kept);
 }
 
 creg cuda_define(cnest *n, value named, dtype t, int level, const char *words)
 {
-    creg r = {fresh_name(n->e, named), level};
+    creg r = {fresh_name(n->e, named), level, REG_NAME};
     cput(n, level, "const %s %s = %s;", cuda_register_type(t), r.words, words);
     return r;
 }
 
 const char *cuda_share(cnest *n, int level, const char *type, const char *words)
 {
-    for (int i = 0; i < n->name_count; i++)
-        if (n->names[i].level == level && !strcmp(n->names[i].words, words)) return n->names[i].name;
-    shared entry = {words, fresh_name(n->e, 0), level};
-    cput(n, level, "%s %s = %s;", type, entry.name, words);
-    ARENA_PUSH(n->e->memory, n->names, n->name_count, n->name_capacity, entry);
-    return entry.name;
+    const char *name = names_find(&n->names, level, words);
+    if (name) return name;
+    name = fresh_name(n->e, 0);
+    cput(n, level, "%s %s = %s;", type, name, words);
+    names_add(n->e, &n->names, level, words, name);
+    return name;
 }
 
 static creg compute_iota(cnest *n, value v, const tile_op *op, place at)
 {
     dtype t = tile_type_of(n->e->k, v).elem;
     int axis = at.axis[op->attr.index];
-    if (axis == NO_AXIS) return (creg){"0", LEVEL_GROUP};
+    if (axis == NO_AXIS) return (creg){"0", LEVEL_GROUP, REG_NAME};
     return cuda_define(n, v, t, axis_level(&n->view, axis),
                        arena_print(n->e->memory, "(%s)%s", cuda_register_type(t), position_text(n, axis)));
 }
@@ -64,7 +66,7 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
             if (!texts[i]) texts[i] = before[i];
     creg *results = ARENA_ARRAY(e->memory, creg, op->result_count);
     for (int r = 0; r < op->result_count; r++) {
-        results[r] = (creg){fresh_name(e, op->results[r]), level};
+        results[r] = (creg){fresh_name(e, op->results[r]), level, REG_NAME};
         cput(n, level, "%s %s;", cuda_register_type(tile_type_of(e->k, op->results[r]).elem), results[r].words);
         cuda_remember(n, op->results[r], at, results[r]);
     }
@@ -224,15 +226,18 @@ static creg read_kept(cnest *n, value v, place at)
     int level;
     const char *home = home_element(n, v, at, false, &level);
     if (!home) hazard_buffer(n->e, buffer_for(n->e->survey, v), false);
-    return home ? (creg){home, level} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
+    return home ? (creg){home, level, REG_ELEMENT} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
 }
 
 creg cuda_value(cnest *n, value v, place at)
 {
     emitter *e = n->e;
-    if (!e->k->values[v].type.rank) return (creg){emit_name(e, v), LEVEL_GROUP};
+    if (!e->k->values[v].type.rank) {
+        number constant;
+        return (creg){emit_name(e, v), LEVEL_GROUP, tile_is_constant(e->k, v, &constant) ? REG_WORDS : REG_NAME};
+    }
     const met_value *met = view_met(&n->view, v, &at);
-    if (met) return (creg){met->words, met->level};
+    if (met) return *(const creg *)met->of;
     if (value_is_virtual(e->survey, v)) return cuda_compute(n, v, at);
     creg r = online_scaled(n, v, read_kept(n, v, at));
     cuda_remember(n, v, at, r);

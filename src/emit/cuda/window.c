@@ -14,12 +14,12 @@ static const char *guard_name(cnest *n, const char *words)
 {
     emitter *e = n->e;
     if (!words) return NULL;
-    for (int i = 0; i < n->guard_count; i++)
-        if (!strcmp(n->guards[i].words, words)) return n->guards[i].name;
-    shared guard = {words, fresh_name(e, 0), LEVEL_CHUNK};
-    text_print(&n->early, "const int %s = %s;\n", guard.name, words);
-    ARENA_PUSH(e->memory, n->guards, n->guard_count, n->guard_capacity, guard);
-    return guard.name;
+    const char *name = names_find(&n->guards, LEVEL_CHUNK, words);
+    if (name) return name;
+    name = fresh_name(e, 0);
+    text_print(&n->early, "const int %s = %s;\n", name, words);
+    names_add(e, &n->guards, LEVEL_CHUNK, words, name);
+    return name;
 }
 
 /* What a word of memory outside holds: 32 bits, or a pair of 16. */
@@ -72,7 +72,7 @@ static void put_window(cnest *n, window *w)
         }
         const char *inside = safe ? NULL
                                   : arena_print(e->memory, "(unsigned long)(%s + %" PRId64 ") < (unsigned long)%s",
-                                                first, block, c.extent);
+                                                first, block, constraint_extent(e, &c));
         const char *test = guard_name(n, cjoin(e, ok, "&&", inside));
         const char *pointer = arena_print(e->memory, "%s + %" PRId64, chunk, block);
         const char *under = !test  ? ""
@@ -122,7 +122,7 @@ bool window_load(cnest *n, const tile_op *load, place at, creg *out)
     if (!w->name) put_window(n, w);
     *out = (creg){
         arena_print(n->e->memory, "%s[%s][%" PRId64 " * v + %" PRId64 "]", w->name, n->slot, w->step, offset - w->low),
-        LEVEL_ELEMENT};
+        LEVEL_ELEMENT, REG_ELEMENT};
     return true;
 }
 
