@@ -146,6 +146,22 @@ def dense_order(value):
     return order
 
 
+def has_plain_strides(value):
+    """Also where an axis has one element, and every stride is right."""
+    expected = 1
+    for n, step in zip(reversed(value.shape), reversed(value.stride())):
+        if isinstance(n, int) and n == 1 and isinstance(step, int) and isinstance(expected, int) and step != expected:
+            return False
+        expected = expected * n
+    return True
+
+
+def promised(value, order):
+    """Of each axis that torch sees, which it is of those in that order, and the stride of one of a single element."""
+    places = [order.index(k) for k in range(value.dim())]
+    return [(k, step) if isinstance(n, int) and n == 1 and isinstance(step, int) else k for k, n, step in zip(places, value.shape, value.stride())]
+
+
 def _hint(n):
     return n if isinstance(n, int) else n.node.hint or 7
 
@@ -202,11 +218,10 @@ class Island:
             order = dense_order(value)
             if order is None:
                 raise Unsupported("strides that overlap or leave gaps")
-            if order == list(range(value.dim())):
-                self.turns.append(None)
-            else:  # made row-major in the order of its strides, and turned back as a view
+            is_plain = order == list(range(value.dim()))
+            if not is_plain:  # made row-major in the order of its strides, and turned back as a view
                 words = f"permute({words}, {', '.join(map(str, order))})"
-                self.turns.append([order.index(k) for k in range(value.dim())])
+            self.turns.append(None if is_plain and has_plain_strides(value) else promised(value, order))
             if words in w.names.values() and any(words == w.names.get(i) for i in inputs):
                 words = f"{words} + {'false' if value.dtype == torch.bool else 0}"
             given.append(words)

@@ -130,22 +130,29 @@ static PyObject *callable_prepare(PyObject *self, PyObject *const *args, Py_ssiz
     Py_RETURN_NONE;
 }
 
-/* turn([order or None, ...]): in which order of axes `launch` gives each result. */
+/* turn([order or None, ...]): in which order of axes `launch` gives each result; an axis of extent one is (axis, stride). */
 static PyObject *callable_turn(PyObject *self, PyObject *list)
 {
     callable *c = (callable *)self;
     if (!PyList_Check(list) || PyList_Size(list) != c->output_count || c->entries)
         return PyErr_Format(PyExc_TypeError, "turn(orders): one for each result, before the first call");
-    int *turns = malloc(sizeof(int) * QN_MAX_RANK * (size_t)(c->output_count + 1));
+    turned_axis *turns = malloc(sizeof(*turns) * QN_MAX_RANK * (size_t)(c->output_count + 1));
     if (!turns) return PyErr_NoMemory();
     for (int i = 0; i < c->output_count; i++) {
         PyObject *order = PyList_GetItem(list, i);
         Py_ssize_t rank = order == Py_None ? 0 : PySequence_Size(order);
-        turns[i * QN_MAX_RANK] = -1;
+        turns[i * QN_MAX_RANK].axis = -1;
         for (Py_ssize_t k = 0; k < rank && k < QN_MAX_RANK; k++) {
-            PyObject *axis = PySequence_GetItem(order, k);
-            turns[i * QN_MAX_RANK + k] = axis ? (int)PyLong_AsLong(axis) : -1;
-            Py_XDECREF(axis);
+            PyObject *each = PySequence_GetItem(order, k);
+            turned_axis *at = &turns[i * QN_MAX_RANK + k];
+            *at = (turned_axis){-1, -1};
+            if (each && PyTuple_Check(each) && PyTuple_Size(each) == 2) {
+                at->axis = (int)PyLong_AsLong(PyTuple_GetItem(each, 0));
+                at->stride = PyLong_AsLongLong(PyTuple_GetItem(each, 1));
+            } else if (each) {
+                at->axis = (int)PyLong_AsLong(each);
+            }
+            Py_XDECREF(each);
         }
     }
     free(c->turns);

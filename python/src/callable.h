@@ -43,7 +43,7 @@ typedef struct callable {
     int outputs[MOST_ARRAYS], output_count; /* `out` arrays */
     bool has_out;                           /* a parameter of that name */
     bool is_text;                           /* of CUDA text: arrays are flat, and the launch is given */
-    int *turns; /* of `launch`: by result QN_MAX_RANK axes, -1 first: as it is; NULL: all as they are */
+    turned_axis *turns; /* of `launch`: by result QN_MAX_RANK axes, -1 first: as it is; NULL: all as they are */
     entry *entries;
     int entry_count;
     int fork_count; /* when it was made */

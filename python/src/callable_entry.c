@@ -216,10 +216,10 @@ static void abandon(void *context)
 }
 
 /* In which order of axes the caller of `launch` sees this result; NULL: as Quern writes it. */
-static const int *turn_of(const callable *self, int param)
+static const turned_axis *turn_of(const callable *self, int param)
 {
     for (int i = 0; i < self->output_count && self->turns; i++)
-        if (self->outputs[i] == param && self->turns[i * QN_MAX_RANK] >= 0) return &self->turns[i * QN_MAX_RANK];
+        if (self->outputs[i] == param && self->turns[i * QN_MAX_RANK].axis >= 0) return &self->turns[i * QN_MAX_RANK];
     return NULL;
 }
 

@@ -10,8 +10,9 @@
 #include <string.h>
 
 /* By element type, in the words of torch, which are JAX's too. */
-static const char *const torch_names[] = {"float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
-                                          "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool",  "float8_e4m3fn"};
+static const char *const torch_names[] = {"float32", "float64", "float16", "bfloat16",     "int8",
+                                          "int16",   "int32",   "int64",   "uint8",        "uint16",
+                                          "uint32",  "uint64",  "bool",    "float8_e4m3fn"};
 _Static_assert(sizeof(torch_names) / sizeof(*torch_names) == QN_F8E4M3 + 1, "a type has no name");
 
 /* NumPy's are the same, but for what it has not: NULL. */
@@ -81,15 +82,16 @@ static bool plan_turned(const view *like, const qn_array *shape, output_recipe *
     return out->function && out->arguments;
 }
 
-bool output_plan(const view *like, const qn_array *shape, const int *turn, output_recipe *out)
+bool output_plan(const view *like, const qn_array *shape, const turned_axis *turn, output_recipe *out)
 {
     *out = (output_recipe){.shape = *shape, .device_id = like->device_id};
     bool good = false;
     if (like->facts->family == FAMILY_TORCH) {
         qn_array seen = *shape;
         for (int i = 0; turn && i < shape->rank; i++) {
-            seen.extents[i] = shape->extents[turn[i]];
-            seen.strides[i] = shape->strides[turn[i]];
+            seen.extents[i] = shape->extents[turn[i].axis];
+            bool is_promised = turn[i].stride >= 0 && seen.extents[i] == 1;
+            seen.strides[i] = is_promised ? turn[i].stride : shape->strides[turn[i].axis];
         }
         PyObject *device = PyObject_GetAttrString(like->object, "device");
         good = device && plan("torch", torch_names[shape->type], device, &seen, out) && plan_quick(like, &seen, out) &&

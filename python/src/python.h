@@ -119,9 +119,14 @@ typedef struct output_recipe {
     qn_array shape;                            /* as Quern writes it */
     int device_id;
 } output_recipe;
-/* How the framework of `like` makes a tensor of this shape. turn: NULL, or the order of axes in which the caller sees
- * it. */
-bool output_plan(const view *like, const qn_array *shape, const int *turn, output_recipe *out);
+/* An axis as the caller of a result sees it. */
+typedef struct turned_axis {
+    int axis;       /* of the result as Quern writes it */
+    int64_t stride; /* promised for one of extent one, where every stride is right; -1: as it comes */
+} turned_axis;
+/* How the framework of `like` makes a tensor of this shape. turn: NULL, or the axes in the order in which the caller sees
+ * them. */
+bool output_plan(const view *like, const qn_array *shape, const turned_axis *turn, output_recipe *out);
 /* A new tensor, and its memory in `v`. */
 PyObject *output_make(const output_recipe *recipe, view *v);
 void output_forget(output_recipe *recipe);

@@ -158,14 +158,15 @@ static bool refuse(PyObject *kind, const char *name, const char *words)
 static bool take(const dlpack_tensor *t, const char *name, view *out)
 {
     if (t->type.lanes != 1 || !type_from_code(t->type.code, t->type.bits, &out->type)) {
-        static const char *const others[] = {[CODE_COMPLEX] = "complex",       [7] = "float8_e3m4",      [8] = "float8_e4m3",
-                                             [9] = "float8_e4m3b11fnuz",       [11] = "float8_e4m3fnuz", [12] = "float8_e5m2",
-                                             [13] = "float8_e5m2fnuz",         [14] = "float8_e8m0fnu"};
+        static const char *const others[] = {
+            [CODE_COMPLEX] = "complex", [7] = "float8_e3m4",  [8] = "float8_e4m3",      [9] = "float8_e4m3b11fnuz",
+            [11] = "float8_e4m3fnuz",   [12] = "float8_e5m2", [13] = "float8_e5m2fnuz", [14] = "float8_e8m0fnu"};
         const char *word = t->type.code < sizeof(others) / sizeof(*others) ? others[t->type.code] : NULL;
-        PyErr_Format(PyExc_TypeError,
-                     "argument `%s`: Quern has no element type like this one (%s%sDLPack code %d, %d bits); it has f32, "
-                     "f64, f16, bf16, f8e4m3 (float8_e4m3fn), integers of 8 to 64 bits and bool: convert it first",
-                     name, word ? word : "", word ? ", " : "", t->type.code, t->type.bits * t->type.lanes);
+        PyErr_Format(
+            PyExc_TypeError,
+            "argument `%s`: Quern has no element type like this one (%s%sDLPack code %d, %d bits); it has f32, "
+            "f64, f16, bf16, f8e4m3 (float8_e4m3fn), integers of 8 to 64 bits and bool: convert it first",
+            name, word ? word : "", word ? ", " : "", t->type.code, t->type.bits * t->type.lanes);
         return false;
     }
     if (t->rank > QN_MAX_RANK || t->rank < 0) {

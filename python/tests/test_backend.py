@@ -18,7 +18,7 @@ from .support import needs_torch, quern, torch
 if torch:
     from torch.utils._pytree import tree_leaves
 
-    from . import backend_fields, backend_images, backend_language, backend_writing  # noqa: F401: their programs
+    from . import backend_fields, backend_images, backend_language, backend_snippets, backend_writing  # noqa: F401: their programs
     from . import backend_models as models
     from .backend_parts import PROGRAMS, ROUGH
 
@@ -26,7 +26,7 @@ if torch:
 
     warnings.filterwarnings("ignore", message=".*TensorFloat32.*")
 DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
-QUICK = """gelu_tanh_residual swiglu broadcast_both clamp_where mixed_types sin_cos_rope softmax mean_var cumsum layer_norm
+QUICK = """dictionary_of_results channels_last_training gelu_tanh_residual swiglu broadcast_both clamp_where mixed_types sin_cos_rope softmax mean_var cumsum layer_norm
     batch_norm_training cross_entropy cosine views_around slices gather_rows embedding_bag_sum
     index_work in_place_writes grouped_query_rope whole_numbers_and_truth scalar_tensors under_autocast hooked_module
     writes_by_index results_of_every_kind inputs_of_every_layout""".split()
