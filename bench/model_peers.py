@@ -3,19 +3,21 @@ torch.compile where that is asked for. On a GPU figures are medians of Triton's 
 
 Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern PATH] [--act NAME] [--lock FILE]
        lora | layer | lookup | mlp SIZE | dlrm NAME ...
-  lora        act(x + bias + m y) with five functions (--act: one) at nine sizes, as a table in microseconds: PyTorch eager and torch.compile;
-              with --quern build/quern also what `quern bench kernels/lora.qn` measures: fused, and a kernel for each operation
+  lora        act(x + bias + m y) with five functions (--act: one) at nine sizes, as a table in microseconds, row by row: PyTorch eager and
+              torch.compile; with --quern build/quern also what `quern bench kernels/lora.qn` measures: the best variant, array code, and a kernel
+              for each operation
   layer       a linear layer with a low-rank adapter, and without it (M = 8192, N = K = 4096, rank 16, bf16)
   lookup      26 tables: the lookup of a batch of 8192, and its gradient with Adagrad of sparse rows
   mlp SIZE    d128, d256, d2048 or d4096 of the lecture: layers of a linear layer and GELU, Adam, tf32: a training step
   dlrm NAME   "dot 128", "small 64", "main 128" ...: Meta's network with SGD, the talk's two with Adam, a batch of so many rows:
               a training step and a forward pass, compiled and with graphs
-  --lock FILE several of these may compile at once: one of them at a time is timed (other programs join with `flock FILE`)
+  --lock FILE several of these may compile at once: one of them at a time is timed (other programs join with `flock FILE`); else QUERN_GPU_LOCK
 Needs PyTorch.
 """
 import contextlib
 import fcntl
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -42,7 +44,7 @@ device = option("--device", "cuda")
 threads = int(option("--threads", "0"))
 quern = option("--quern", "")
 only_act = option("--act", "")
-lock = option("--lock", "")
+lock = option("--lock", os.environ.get("QUERN_GPU_LOCK", ""))
 compiles = "--no-compile" not in words
 if not compiles:
     words.remove("--no-compile")
@@ -95,32 +97,29 @@ def compiled(function, **options):
 # ---- act(x + bias + m y) ----
 
 
-def quern_lora(name):
-    """Microseconds of lora_fused and of eager lora_fused, by N."""
+def quern_lora(name, n):
+    """Microseconds of lora_fused, of eager lora_fused and of the best of all variants at one size."""
     with tempfile.NamedTemporaryFile(suffix=".json") as to:
-        command = [quern, "bench", "kernels/lora.qn", "lora_" + name, "--device", device, "--seconds", "0.2", "--json", to.name]
+        command = [quern, "bench", "kernels/lora.qn", "lora_" + name, "--set", f"N={n}", "--device", device, "--seconds", "0.2", "--json", to.name]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         rows = json.load(open(to.name))
-    found = {}
-    for row in rows:
-        n = int(row["arguments"].split("N = ")[1].split(",")[0])
-        found.setdefault(n, {})[row["variant"].split("(")[0]] = row["median_ns"] * 1e-3
+    found = {row["variant"].split("(")[0]: row["median_ns"] * 1e-3 for row in rows}
+    found["best"] = min(us for variant, us in found.items() if not variant.startswith("eager"))
     return found
 
 
 def lora():
     acts = {"relu": torch.relu, "sigmoid": torch.sigmoid, "gelu": F.gelu, "silu": F.silu, "none": lambda v: v}
+    sizes = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
     print(f"{'act':8s} {'M x N':>16s} {'eager us':>10s} {'compile us':>10s}", end="")
-    print(f" {'quern us':>10s} {'unfused us':>10s} {'of best':>8s}" if quern else "")
-    for name, act in acts.items():
-        if only_act and name != only_act:
-            continue
-        ours = quern_lora(name) if quern else {}
+    print(f" {'quern us':>10s} {'fused us':>10s} {'unfused us':>10s} {'of best':>8s}" if quern else "", flush=True)
+    for name in acts if not only_act else (only_act,):
+        act = acts[name]
 
         def end(x, bias, y):
             return act(x + bias + 0.5 * y)
 
-        for n in sorted(ours) or (4, 8, 16, 32, 64, 128, 256, 512, 1024):
+        for n in sizes:
             m = n * n // 4
             x, y = torch.randn(m, n, device=device), torch.randn(m, n, device=device)
             bias = torch.randn(n, device=device)
@@ -130,10 +129,10 @@ def lora():
                 function = compiled(end, dynamic=False)
                 function(x, bias, y)
                 fast = milliseconds(lambda: function(x, bias, y)) * 1e3
-            print(f"{name:8s} {m:>9d} x {n:<4d} {eager:10.2f} {fast:10.2f}", end="")
-            if ours:
-                mine, best = ours[n]["lora_fused"], min(eager, fast) if fast == fast else eager
-                print(f" {mine:10.2f} {ours[n]['eager lora_fused']:10.2f} {best / mine:7.2f}x", end="")
+            print(f"{name:8s} {m:>9d} x {n:<4d} {eager:10.2f} {fast:10.2f}", end="", flush=True)
+            if quern:
+                ours, best = quern_lora(name, n), min(eager, fast) if fast == fast else eager
+                print(f" {ours['best']:10.2f} {ours['lora_fused']:10.2f} {ours['eager lora_fused']:10.2f} {best / ours['best']:7.2f}x", end="")
             print(flush=True)
 
 

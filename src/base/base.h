@@ -214,6 +214,9 @@ bool program_find(const char *name, char *path, size_t path_size);
 int cpu_count(void); /* cores this process may use: affinity and cgroup quota */
 int process_number(void);
 const char *environment_get(const char *name); /* NULL when unset or empty */
+/* Waits until no other process has its turn by this file (made where it is not there); -1 without a path or where it cannot be opened. */
+int turn_take(const char *path);
+void turn_leave(int turn);
 
 /* aside.c: a file that is whole or not there: written aside piece by piece, flushed to the disk, renamed. */
 typedef struct file_aside file_aside;

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -236,4 +237,16 @@ const char *environment_get(const char *name)
 {
     const char *words = getenv(name);
     return words && *words ? words : NULL;
+}
+
+int turn_take(const char *path)
+{
+    int file = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+    while (file >= 0 && flock(file, LOCK_EX) != 0 && errno == EINTR) continue;
+    return file;
+}
+
+void turn_leave(int turn)
+{
+    if (turn >= 0) close(turn);
 }

@@ -259,6 +259,16 @@ for name in counts steps rest above; do bench 0 "$work/bins.qn" $name --device c
 bench 1 "$work/bins.qn" off --device cpu
 says out '(`bins` on ref, rounded to its own types; tolerance 0: integers must be equal)'
 
+# benches that share a GPU: this one times when the other has ended
+(flock 9; sleep 2; echo ended >"$work/other") 9>"$work/turn" &
+sleep 0.3
+QUERN_GPU_LOCK=$work/turn
+export QUERN_GPU_LOCK
+bench 0 "$work/bins.qn" counts --device emu --set n=64
+unset QUERN_GPU_LOCK
+holds "a bench that did not wait for its turn" [ -e "$work/other" ]
+wait
+
 # peers: without any of them the table has Quern alone
 holds "peers" python3 bench/peers/run.py --quern "$quern" --only nothing
 holds "peers explain themselves" python3 bench/peers/run.py --help

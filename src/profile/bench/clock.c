@@ -237,11 +237,13 @@ void clock_variants(bench *b)
               .sample_ns = streams ? stream_sample_ns : launch_sample_ns,
               .most_calls = streams ? MOST_LAUNCHES : 0,
               .seed = b->options->seed};
+    /* benches that share a GPU time in turns */
+    int turn = target_is_gpu(b->device) ? turn_take(environment_get("QUERN_GPU_LOCK")) : -1;
     race_run(&r);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) take_hot(b, state.variants[i]);
+    turn_leave(turn);
+    for (int i = 1; i < count; i++) {
         bench_variant *v = state.variants[i];
-        take_hot(b, v);
-        if (!i) continue;
         v->first = compare_rounds(&arms[0]->time, &arms[i]->time, r.margin);
         v->first.against = state.variants[0]->label;
     }
