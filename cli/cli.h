@@ -176,6 +176,7 @@ int command_debug(const command *self, const arguments *given);
 int command_devices(const command *self, const arguments *given);
 int command_eval(const command *self, const arguments *given);
 int command_export(const command *self, const arguments *given);
+int command_flags(const command *self, const arguments *given);
 int command_fmt(const command *self, const arguments *given);
 int command_help(const command *self, const arguments *given);
 int command_version(const command *self, const arguments *given);

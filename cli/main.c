@@ -216,6 +216,13 @@ const command commands[] = {
      "  quern cache clear\n"
      "      remove it all\n",
      command_cache},
+    {"flags", "what a C compiler must be told to find Quern", "flags", 0, 0,
+     "Prints the folder of the headers, the library and what it needs, of the Quern that this command belongs\n"
+     "to; `pkg-config --cflags --libs quern` says the same of an installed one.\n",
+     "",
+     "  cc fit.c $(quern flags) -o fit\n"
+     "      a program of your own\n",
+     command_flags},
     {"completion", "words for a shell to complete", "completion bash|zsh|fish", 1, 1,
      "Prints a script for the shell; `make install` puts it where shells look.\n", "",
      "  eval \"$(quern completion bash)\"\n"

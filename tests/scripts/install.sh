@@ -30,6 +30,10 @@ cd "$work" || exit 1
 try "install" cmake --install "$build" --prefix "$work/prefix"
 lib=$(dirname "$(find "$work/prefix" -name libquern.a)")
 try "both libraries" test -f "$lib/libquern.so" -a -f "$lib/libquern.a"
+for quern in "$work/prefix/bin/quern" "$build/quern"; do # as docs/tutorial.md writes it
+    try "by the command's own words" sh -c "cc $flags link/main.c \$('$quern' flags) -o by_flags"
+    try "which runs" runs ./by_flags
+done
 if command -v pkg-config >/dev/null; then
     # The file names the prefix it was configured for; this one overrides it, as a packager does.
     PKG_CONFIG_PATH="$lib/pkgconfig"

@@ -17,7 +17,7 @@ sanitize=$(sed -n 's/^QUERN_SANITIZE:STRING=\(.*\)$/\1/p' "$build/CMakeCache.txt
 {
     echo "set -e"
     echo "quern() { '$build/quern' \"\$@\"; }"
-    echo "quern_flags() { echo ${sanitize:+-fsanitize=$sanitize} -I$root/include $build/libquern.a -lm -ldl -lpthread; }"
+    [ -z "$sanitize" ] || echo "cc() { command cc -fsanitize=$sanitize \"\$@\"; }"
 } >words.sh
 # Blocks in order: files are written at once; commands and what they show become step_1.sh, step_1.txt, ...
 awk '

@@ -239,6 +239,8 @@ static void add_device(run *r, const record_facts *f, int64_t from_ns, int64_t l
                                                            .kind = DEVICE_KERNEL};
 }
 
+static bool named; /* the last hint that run_says found names a kernel */
+
 static bool run_says(run *r, hint_rule rule, const hint_machine *machine, double *gain)
 {
     arena *memory = arena_new();
@@ -253,6 +255,7 @@ static bool run_says(run *r, hint_rule rule, const hint_machine *machine, double
         EXPECT(i == 0 || list.items[i - 1].gain_ns >= list.items[i].gain_ns);
         if (list.items[i].number != rule) continue;
         found = true;
+        named = list.items[i].kernel != NULL;
         if (gain) *gain = list.items[i].gain;
     }
     text out = {0};
@@ -424,6 +427,15 @@ TEST(threads)
         for (int t = 0; t < 4; t++) add(&quiet, RECORD_WORK, i * 100, 85, 100, t);
     }
     expect_run(HINT_threads_idle, &loud, &quiet, &cpu);
+    EXPECT(run_says(&loud, HINT_threads_idle, &cpu, NULL) && named);
+    /* A kernel of one program that is hardly there is not to blame for threads that others held. */
+    run_open(&loud);
+    add(&loud, RECORD_KERNEL, 0, 1, (intptr_t)&one, 0);
+    for (int i = 1; i < 10; i++) {
+        add(&loud, RECORD_KERNEL, i * 100, 90, (intptr_t)&many, 0);
+        for (int t = 0; t < 2; t++) add(&loud, RECORD_WORK, i * 100, 85, 100, t);
+    }
+    EXPECT(run_says(&loud, HINT_threads_idle, &cpu, NULL) && !named);
 }
 
 /* ---- kernels that are only compiled ---- */

@@ -90,7 +90,9 @@ static void remark_times(const bench *b, text *out)
         low = fmin(low, t->clock_low_mhz);
         high = fmax(high, t->clock_high_mhz);
     }
-    if (open) text_print(out, "~: %d did not settle within its time: the +- column says how far it is known\n", open);
+    if (open)
+        text_print(out, "~: %d did not settle within %s time: the +- column says how far %s known\n", open,
+                   open == 1 ? "its" : "their", open == 1 ? "it is" : "they are");
     if (peaks) text_print(out, "%d with times in two groups: the median may stand for neither\n", peaks);
     if (outliers > samples / 20)
         text_print(out, "%d of %d samples are far outliers: something else was running\n", outliers, samples);
@@ -162,9 +164,14 @@ static void row(const bench *b, const bench_variant *v, table *t)
     if (timed) {
         text_add_duration(&words, time->median_ns);
         table_cell(t, "%s%s", text_get(&words), time->converged ? "" : "~");
-        table_cell(t, "%.1f%%", 50 * (time->interval_high_ns - time->interval_low_ns) / time->median_ns);
-        table_cell(t, "%+.1f %+.1f%%", (time->low_ns / time->median_ns - 1) * 100,
-                   (time->high_ns / time->median_ns - 1) * 100);
+        if (time->sample_count < 2) { /* one says nothing about the next */
+            table_cell(t, "one sample");
+            table_cell(t, "-");
+        } else {
+            table_cell(t, "%.1f%%", 50 * (time->interval_high_ns - time->interval_low_ns) / time->median_ns);
+            table_cell(t, "%+.1f %+.1f%%", (time->low_ns / time->median_ns - 1) * 100,
+                       (time->high_ns / time->median_ns - 1) * 100);
+        }
     } else {
         for (int i = 0; i < 3; i++) table_cell(t, "-");
     }

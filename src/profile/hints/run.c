@@ -449,6 +449,8 @@ RULE_OF_RUN(threads_idle)
     /* A kernel that one thread runs leaves no records of work. */
     double busy = fmin((work_ns + few_ns) / (kernels_ns * threads), 1);
     if (busy > 0.7) return;
+    /* Kernels of few programs are to blame where most of what was lost was lost in them. */
+    if (few_ns * (threads - 1) < (kernels_ns * threads - work_ns - few_ns) / 2) worst = NULL;
     hint_of_run(out, HINT_threads_idle, worst, kernels_ns * (1 - busy) / in->wall_ns, "the records of the thread pool",
                 "while kernels ran, %.0f%% of the time of %d threads was work: %s%s%s", 100 * busy, threads,
                 worst ? "`" : "", worst ? worst->kernel : "",
