@@ -220,8 +220,8 @@ const command commands[] = {
      "Prints the folder of the headers, the library and what it needs, of the Quern that this command belongs\n"
      "to; `pkg-config --cflags --libs quern` says the same of an installed one.\n",
      "",
-     "  cc fit.c $(quern flags) -o fit\n"
-     "      a program of your own\n",
+     "  cc examples/mlp.c $(quern flags) -o mlp\n"
+     "      a program that uses Quern\n",
      command_flags},
     {"completion", "words for a shell to complete", "completion bash|zsh|fish", 1, 1,
      "Prints a script for the shell; `make install` puts it where shells look.\n", "",
