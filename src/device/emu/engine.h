@@ -29,7 +29,8 @@ typedef enum emu_state {
     EMU_AT_BARRIER, /* waits for the threads of its block */
     EMU_AT_CLUSTER,
     EMU_AT_GRID,
-    EMU_AT_PHASE, /* waits for the end of a phase */
+    EMU_AT_PHASE,  /* waits for the end of a phase */
+    EMU_AT_MATRIX, /* waits for the other warps of its four to ask for their part of a product */
     EMU_DONE
 } emu_state;
 

@@ -1,9 +1,11 @@
 /*
  * Products of four warps (wgmma) in `emu`. In: what a thread asks for. Out: its own part of the sums, when it waits.
  *
- * A thread holds of the 64 x n sums the rows lane / 4 and lane / 4 + 8 of its warp's 16, and of every 8 columns two. It
- * computes them alone, from shared memory, at matrix_wait: a room that was filled again too early gives other numbers.
- * In the checked mode the sums are NaN from the asking on, so that who looks at them too early sees it.
+ * A product is one of four warps together, and so is a group of them: it runs once all four have asked for it, and it is
+ * over for all of them when one of them has waited. It runs as late as it may, when the first thread waits: a room that was
+ * filled again too early gives other numbers. A thread gets its part, of the 64 x n sums the rows lane / 4 and lane / 4 + 8
+ * of its warp's 16 and of every 8 columns two, when it waits itself. In the checked mode the sums are NaN from the asking
+ * on, so that who looks at them too early sees it.
  * SPDX-License-Identifier: MIT
  */
 #include "device/emu/worker.h"
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { K_BYTES = 32, MOST_K = 32, ROWS = 64 };
+enum { K_BYTES = 32, MOST_K = 32, ROWS = 64, TOGETHER = 4 * EMU_WARP };
 
 typedef struct matrix_place { /* a descriptor, read */
     uint32_t first, leading, stride;
@@ -83,10 +85,10 @@ static float element_of(int type, const void *from)
 }
 
 /* The thread's two rows of the left operand. */
-static void read_left(const emu_thread *self, const emu_product *p, const char *memory, float left[2][MOST_K])
+static void read_left(int thread, const emu_product *p, const char *memory, float left[2][MOST_K])
 {
     int size = elem_bytes(p->call.type), count = K_BYTES / size;
-    int row = (int)(self->number / EMU_WARP % 4 * 16 + self->lane / 4);
+    int row = thread / EMU_WARP % 4 * 16 + thread % EMU_WARP / 4;
     matrix_place a = place_of(p->call.a);
     for (int half = 0; half < 2; half++)
         for (int k = 0; k < count; k++) {
@@ -101,33 +103,60 @@ static void read_left(const emu_thread *self, const emu_product *p, const char *
         }
 }
 
-static void multiply(const emu_thread *self, const emu_product *p)
+/* sums: before, and after. */
+static void multiply(const emu_block *b, int thread, const emu_product *p, uint32_t *sums)
 {
     const emu_matrix_call *c = &p->call;
-    const char *memory = emu_block_memory(self->block);
+    const char *memory = emu_block_memory(b);
     int size = elem_bytes(c->type), count = K_BYTES / size;
     float left[2][MOST_K];
-    read_left(self, p, memory, left);
-    matrix_place b = place_of(c->b);
-    uint32_t *sums = c->sums;
-    const uint32_t *before = p->saved ? p->saved : sums;
+    read_left(thread, p, memory, left);
+    matrix_place place = place_of(c->b);
     for (int column = 0; column < c->n / 4; column++) {
-        int n = column / 2 * 8 + (int)self->lane % 4 * 2 + column % 2;
+        int n = column / 2 * 8 + thread % 4 * 2 + column % 2;
         float right[MOST_K];
-        for (int k = 0; k < count; k++) right[k] = element_of(c->type, memory + byte_of(&b, n, k, size, c->turn_b));
+        for (int k = 0; k < count; k++) right[k] = element_of(c->type, memory + byte_of(&place, n, k, size, c->turn_b));
         for (int half = 0; half < 2; half++) {
             int at = column / 2 * 4 + half * 2 + column % 2;
             if (c->type == EMU_S8) {
-                int32_t sum = c->add ? (int32_t)before[at] : 0;
+                int32_t sum = c->add ? (int32_t)sums[at] : 0;
                 for (int k = 0; k < count; k++) sum += (int32_t)(left[half][k] * right[k]);
                 memcpy(&sums[at], &sum, sizeof(sum));
             } else {
                 float sum = 0;
-                if (c->add) memcpy(&sum, &before[at], sizeof(sum));
+                if (c->add) memcpy(&sum, &sums[at], sizeof(sum));
                 for (int k = 0; k < count; k++) sum += left[half][k] * right[k];
                 memcpy(&sums[at], &sum, sizeof(sum));
             }
         }
+    }
+}
+
+static size_t sums_bytes(const emu_product *p)
+{
+    return (size_t)p->call.n / 2 * sizeof(uint32_t);
+}
+
+/* What a thread has asked for up to a group. The sums go from product to product; between groups they are kept, since the
+ * thread may wait for one and not for the next. */
+static void run_products(const emu_block *b, int thread, uint32_t last)
+{
+    emu_products *p = &b->background->products[thread];
+    for (int i = 0; i < p->count && p->list[i].group && p->list[i].group <= last; i++) {
+        emu_product *now = &p->list[i], *before = NULL;
+        if (now->ran) continue;
+        for (int o = 0; o < i; o++)
+            if (p->list[o].call.sums == now->call.sums && p->list[o].result) before = &p->list[o];
+        if (before && before->group == now->group) {
+            now->result = before->result;
+            before->result = NULL;
+        } else {
+            now->result = malloc(sums_bytes(now));
+            CHECK(now->result);
+            memcpy(now->result, before ? before->result : now->saved ? now->saved : now->call.sums, sums_bytes(now));
+        }
+        multiply(b, thread, now, now->result);
+        now->ran = true;
     }
 }
 
@@ -148,6 +177,7 @@ int emu_matrix_reads(const emu_block *b, uint32_t offset, uint32_t size_bytes)
         for (int i = 0; i < products->count; i++) {
             const emu_matrix_call *c = &products->list[i].call;
             uint32_t first, end;
+            if (products->list[i].ran) continue;
             span_of(c->b, c->n, c->type, c->turn_b, &first, &end);
             if (first < offset + size_bytes && offset < end) return c->line;
             if (c->registers) continue;
@@ -161,7 +191,7 @@ int emu_matrix_reads(const emu_block *b, uint32_t offset, uint32_t size_bytes)
 /* The sums are in the product's hands: kept aside, and NaN for everybody else. */
 static void hide_sums(emu_product *p)
 {
-    size_t bytes = (size_t)p->call.n / 2 * sizeof(uint32_t);
+    size_t bytes = sums_bytes(p);
     p->saved = malloc(bytes);
     CHECK(p->saved);
     memcpy(p->saved, p->call.sums, bytes);
@@ -215,33 +245,58 @@ EMU_ON_STACK void emu_call_matrix(emu_thread *self, const emu_matrix_call *call)
     if (!known) hide_sums(next);
 }
 
+/* Have all warps of the four asked for it? */
+static bool is_whole(const emu_block *b, int first, uint32_t group)
+{
+    for (int t = first; t < first + TOGETHER && t < b->thread_count; t++)
+        if (b->background->products[t].groups < group) return false;
+    return true;
+}
+
 EMU_ON_STACK void emu_call_matrix_commit(emu_thread *self)
 {
-    emu_products *p = &emu_background_of(self->block)->products[self->number];
+    emu_block *b = self->block;
+    emu_products *p = &emu_background_of(b)->products[self->number];
+    int first = (int)self->number / TOGETHER * TOGETHER;
     p->groups++;
     for (int i = 0; i < p->count; i++)
         if (!p->list[i].group) p->list[i].group = p->groups;
+    for (int n = 0; n < TOGETHER; n++) {
+        int number = first + (int)emu_turn(b, n, TOGETHER);
+        emu_thread *t = number < b->thread_count ? b->threads[number] : NULL;
+        if (!t || t->state != EMU_AT_MATRIX) continue;
+        if (is_whole(b, first, b->background->products[number].awaited)) emu_push_ready(t);
+    }
 }
 
 EMU_ON_STACK void emu_call_matrix_wait(emu_thread *self, int pending, const char *file, int line)
 {
-    emu_products *p = &emu_background_of(self->block)->products[self->number];
-    (void)file;
-    (void)line;
-    int done = 0;
+    emu_block *b = self->block;
+    emu_products *p = &emu_background_of(b)->products[self->number];
+    int done = 0, first = (int)self->number / TOGETHER * TOGETHER;
     if (pending == EMU_MATRIX_FENCE) {
         p->fenced = true;
         return;
     }
-    while (done < p->count && p->list[done].group && p->list[done].group + (uint32_t)pending <= p->groups) {
-        multiply(self, &p->list[done]);
-        heap_free(p->list[done].saved);
-        done++;
+    p->awaited = p->groups > (uint32_t)pending ? p->groups - (uint32_t)pending : 0;
+    if (!p->count || !p->list[0].group || p->list[0].group > p->awaited) return;
+    self->place = (emu_place){file, line};
+    while (!is_whole(b, first, p->awaited)) {
+        self->state = EMU_AT_MATRIX;
+        emu_wait(self);
+    }
+    for (int t = first; t < first + TOGETHER && t < b->thread_count; t++)
+        if (b->threads[t]) run_products(b, t, p->awaited);
+    for (; done < p->count && p->list[done].ran && p->list[done].group <= p->awaited; done++) {
+        emu_product *now = &p->list[done];
+        if (now->result) memcpy(now->call.sums, now->result, sums_bytes(now));
+        heap_free(now->result);
+        heap_free(now->saved);
     }
     p->count -= done;
-    if (done) p->fenced = false;
+    p->fenced = false;
     memmove(p->list, p->list + done, (size_t)p->count * sizeof(*p->list));
-    for (int i = 0; i < p->count && done && self->worker->launch->checked; i++) {
+    for (int i = 0; i < p->count && self->worker->launch->checked; i++) {
         bool known = p->list[i].saved != NULL;
         for (int o = 0; o < i; o++) known |= p->list[o].call.sums == p->list[i].call.sums;
         if (!known) hide_sums(&p->list[i]);

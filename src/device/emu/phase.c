@@ -59,7 +59,10 @@ bool emu_background_reset(emu_block *b, bool free_all)
     if (!g) return false;
     for (int t = 0; t < EMU_MAX_THREADS; t++) {
         emu_products *p = &g->products[t];
-        for (int i = 0; i < p->count; i++) heap_free(p->list[i].saved);
+        for (int i = 0; i < p->count; i++) {
+            heap_free(p->list[i].saved);
+            heap_free(p->list[i].result);
+        }
         p->count = 0;
         p->groups = 0;
         p->fenced = false;

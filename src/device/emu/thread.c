@@ -185,6 +185,7 @@ static void place_words(const emu_thread *t, text *out)
         [EMU_AT_CLUSTER] = "waits for its cluster",
         [EMU_AT_GRID] = "waits for the grid",
         [EMU_AT_PHASE] = "waits for a phase",
+        [EMU_AT_MATRIX] = "waits for a product that other warps have not asked for",
         [EMU_DONE] = "has ended",
     };
     emu_thread_words(t, out);

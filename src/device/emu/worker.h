@@ -43,12 +43,15 @@ typedef struct emu_product {
     uint32_t left[16]; /* the registers of the thread's four lanes, where the left operand is in registers */
     uint32_t group;    /* 0: not committed yet */
     uint32_t *saved;   /* checked: the sums as they were before, which nobody may look at meanwhile; or NULL */
+    bool ran;
+    uint32_t
+        *result; /* the sums since, which the thread gets when it waits; NULL: a later product of the group has them */
 } emu_product;
 
 typedef struct emu_products { /* of a thread, in order */
     emu_product *list;
     int count, capacity;
-    uint32_t groups;
+    uint32_t groups, awaited; /* committed; EMU_AT_MATRIX: the one that the thread waits for */
     bool fenced; /* the registers of sums are ready; not after a wait, when the thread may have touched them */
 } emu_products;
 
