@@ -90,7 +90,8 @@ static bool is_one_axis(const loop *p, int axis, int next)
     return true;
 }
 
-/* How much of a GPU a kernel of rows keeps busy: a row of several axes, the last ones short, belongs to one block. */
+/* How much of a GPU a kernel of rows keeps busy: a row of several axes, the last ones short, belongs to one block, unless it
+ * is cut into lines (lower_cut.c). */
 static double share_of_chip(const loop *p)
 {
     const space *s = &p->space;
@@ -99,7 +100,10 @@ static double share_of_chip(const loop *p)
     int next = -1;
     for (int i = s->axis_count - 1; i >= 0; i--) {
         if (!(p->inner >> i & 1)) continue;
-        if (next >= 0 && !is_one_axis(p, i, next)) return line < LOOP_CUT_LINE ? (double)rows / (double)units : 1;
+        if (next >= 0 && !is_one_axis(p, i, next)) {
+            bool cut = line >= LOOP_CUT_LINE || space_count(s, p->inner) > LOOP_CUT_CHIP;
+            return cut ? 1 : (double)rows / (double)units;
+        }
         line = MAXIMUM(line, 1) * s->axes[i].extent;
         next = i;
     }

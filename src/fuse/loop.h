@@ -11,6 +11,7 @@
 
 #include "fuse/group.h"
 
+#define LOOP_CUT_CHIP ((int64_t)1 << 22) /* elements of a row that the registers of a whole GPU hold */
 #define LOOP_CUT_LINE 1024 /* elements of a line from which on lower_cut.c gives it a program of its own on a GPU */
 
 typedef enum loop_shape {

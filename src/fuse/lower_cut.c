@@ -2,6 +2,8 @@
  * Rows that are cut. In: row reductions over inner axes that do not collapse, the last of them a line of memory (a norm
  * over images and pixels of a channel). Out: a kernel of phases. For every reduction that waits for another, one phase in
  * which a program folds a line, and one that joins the lines of a row; then a phase of lines for the results.
+ * Where the last axis is short (pixels of an image that lies in a larger one) a line has several: as many of the last ones
+ * as make a long one, and its places in memory are computed.
  *
  * A line begins anywhere and is read in whole vectors, where a row that is taken as one would go element by element; and
  * lines of different rows run at once, where a row that nothing holds would have the whole chip wait for its sum.
@@ -12,7 +14,6 @@
 #include "fuse/loop.h"
 
 #define CUT_ROW (16384 - 16)        /* a block holds a row up to here */
-#define CUT_CHIP ((int64_t)1 << 22) /* and the chip one up to here */
 #define CUT_JOIN 1024               /* lines that are joined at once */
 #define CUT_PIECE 2048              /* of a line that begins at a vector, where nothing is folded */
 
@@ -28,8 +29,9 @@ typedef struct cut_fold {
 typedef struct cut {
     const loop *p;
     lowering *l;
-    const int *outer, *lines;
-    int outer_count, line_count, last; /* last: the kernel axis of a line */
+    const int *outer, *lines, *line; /* kernel axes: of programs, of the lines of a row, of a line */
+    int outer_count, line_count, length_count;
+    int length; /* a parameter: the elements of a line of several axes */
     cut_fold folds[LOWER_ARRAYS];
     int count, stages;
 } cut;
@@ -102,13 +104,24 @@ static bool lies_in_vectors(const loop *p, int64_t line)
     return true;
 }
 
+/* How many of the last inner axes make a line: all but one at most; 0: a line would be too short. */
+static int axes_of_line(const lowering *l, const int *inner, int count)
+{
+    int64_t line = 1;
+    for (int i = 1; i < count; i++)
+        if ((line *= l->extents[inner[count - i]]) >= LOOP_CUT_LINE) return i;
+    return 0;
+}
+
 bool cut_is_better(const loop *p, const lowering *l, const int *inner, int count, const int *outer, int outer_count)
 {
-    int64_t line = l->extents[inner[count - 1]], lines = extents_of(l, inner, count - 1), row = line * lines;
+    int of_line = axes_of_line(l, inner, count);
+    int64_t line = extents_of(l, inner + count - of_line, of_line), lines = extents_of(l, inner, count - of_line);
+    int64_t row = line * lines, rows = extents_of(l, outer, outer_count), units = p->b->options->units;
     cut c = {.p = p, .l = (lowering *)l};
-    if (!p->b->options->gpu || line < LOOP_CUT_LINE || row <= CUT_ROW) return false;
-    if (lines * extents_of(l, outer, outer_count) < p->b->options->units) return false;
-    return (row > CUT_CHIP || !lies_in_vectors(p, line)) && find_folds(&c);
+    if (!p->b->options->gpu || !of_line || row <= CUT_ROW || lines * rows < units) return false;
+    if (of_line > 1) return row > LOOP_CUT_CHIP && rows < units && find_folds(&c);
+    return (row > LOOP_CUT_CHIP || !lies_in_vectors(p, line)) && find_folds(&c);
 }
 
 /* ---- places ---- */
@@ -166,6 +179,11 @@ static void bind_joined(const cut *c, frame *f, value row, int stage)
             lower_bind(f, c->folds[i].term, lower_load_array(c->l, f, c->folds[i].joined, &row, &along, &safe));
 }
 
+static value elements_of_line(const cut *c)
+{
+    return c->length_count == 1 ? lower_extent(c->l, c->line[0]) : lower_scalar_value(c->l, c->l->phase, c->length);
+}
+
 /* ---- phases ---- */
 
 /* A program for each line of each row, or for each piece of one, in the order in which they lie in memory. */
@@ -175,13 +193,14 @@ static frame *line_phase(const cut *c, bool pieces, value *row, value *line)
     int axes[SPACE_AXES], count = 0;
     int64_t blocks[SPACE_AXES];
     value starts[SPACE_AXES], of_row[SPACE_AXES], of_line[SPACE_AXES], first = 0;
+    int last = c->line[c->length_count - 1];
     for (int a = 0; a < l->axis_count; a++) {
-        bool is_program = pieces && a == c->last;
+        bool is_program = pieces && a == last;
         for (int i = 0; i < c->outer_count; i++) is_program |= c->outer[i] == a;
         for (int i = 0; i < c->line_count; i++) is_program |= c->lines[i] == a;
         if (is_program) axes[count++] = a;
     }
-    for (int i = 0; i < count; i++) blocks[i] = axes[i] == c->last ? CUT_PIECE : 1;
+    for (int i = 0; i < count; i++) blocks[i] = axes[i] == last ? CUT_PIECE : 1;
     lower_phase(l);
     frame *f = lower_frame(l, NULL, NULL);
     loop_programs(l, f, axes, blocks, count, l->k->phase_count - 1, 0, starts);
@@ -190,19 +209,22 @@ static frame *line_phase(const cut *c, bool pieces, value *row, value *line)
             if (c->outer[i] == axes[a]) of_row[i] = starts[a];
         for (int i = 0; i < c->line_count; i++)
             if (c->lines[i] == axes[a]) of_line[i] = starts[a];
-        if (axes[a] == c->last) first = starts[a];
+        if (axes[a] == last) first = starts[a];
     }
     *row = place_of(l, c->outer, of_row, c->outer_count);
     *line = place_of(l, c->lines, of_line, c->line_count);
     f->rank = 1;
-    f->dims[0] = pieces ? CUT_PIECE : -(int64_t)lower_extent(l, c->last);
-    frame_tile(f, c->last, 0, first, pieces);
+    f->dims[0] = pieces ? CUT_PIECE : -(int64_t)elements_of_line(c);
+    if (c->length_count == 1)
+        frame_tile(f, last, 0, first, pieces);
+    else
+        lower_digits(l, f, c->line, c->length_count);
     return f;
 }
 
 static value line_length(const cut *c, tile_block *b)
 {
-    return lower_convert(c->l, b, lower_extent(c->l, c->last), DT_F32);
+    return lower_convert(c->l, b, elements_of_line(c), DT_F32);
 }
 
 static value arithmetic(lowering *l, tile_block *b, op_code code, value x, value y)
@@ -303,9 +325,13 @@ static void join_phase(const cut *c, int stage)
 qn_status cut_rows(const loop *p, lowering *l, const int *inner, int count, const int *outer, int outer_count,
                    fuse_kernel *out, qn_error *error)
 {
-    cut c = {.p = p, .l = l, .outer = outer, .lines = inner, .outer_count = outer_count, .line_count = count - 1};
+    cut c = {.p = p, .l = l, .outer = outer, .lines = inner, .outer_count = outer_count};
     bool wide = false;
-    c.last = inner[count - 1];
+    c.length_count = axes_of_line(l, inner, count);
+    c.line_count = count - c.length_count;
+    c.line = inner + c.line_count;
+    int64_t length = extents_of(l, c.line, c.length_count);
+    if (c.length_count > 1) c.length = lower_scalar(l, "line", length);
     CHECK(find_folds(&c));
     make_scratch(&c);
     for (int stage = 1; stage <= c.stages; stage++) {
@@ -315,7 +341,7 @@ qn_status cut_rows(const loop *p, lowering *l, const int *inner, int count, cons
     for (int i = 0; i < p->output_count; i++) wide |= output_is_wide(p, i);
     if (wide) {
         value row, line;
-        bool pieces = lies_in_vectors(p, l->extents[c.last]);
+        bool pieces = c.length_count == 1 && lies_in_vectors(p, length);
         frame *f = line_phase(&c, pieces, &row, &line);
         bind_joined(&c, f, row, c.stages + 1);
         for (int i = 0; i < p->output_count; i++)

@@ -338,6 +338,27 @@ static node of_strides(graph *g, node d, int axis, int64_t stride, int64_t exten
     return grad_part(g, without_axis(g, graph_reshape(g, d, &joined), axis), axis, 0, 1, extent);
 }
 
+/* ... of as many axes as there can be too: the remainders need one more, so two neighbours of the others are one meanwhile.
+ * 0: there are no such neighbours. */
+static node of_strides_of_any(graph *g, node d, int axis, int64_t stride, int64_t extent)
+{
+    shape from = g->nodes[d].shape;
+    if (from.rank < GRAPH_RANK) return of_strides(g, d, axis, stride, extent);
+    int at = from.rank - 3; /* and the one after it; the last axis has the windows' elements */
+    while (at >= 0 && (at == axis || at + 1 == axis)) at--;
+    if (at < 0) return 0;
+    shape joined = from;
+    joined.extents[at + 1] *= joined.extents[at];
+    joined.extents[at] = 1;
+    d = without_axis(g, graph_reshape(g, d, &joined), at);
+    d = of_strides(g, d, axis - (axis > at), stride, extent);
+    if (!d) return 0;
+    shape to = from;
+    to.extents[axis] = g->nodes[d].shape.extents[axis - (axis > at)];
+    to.extents[--to.rank] = 0;
+    return graph_reshape(g, d, &to);
+}
+
 /* What n is the beginning of: ends that were cut off its axes, before it was permuted and reshaped, are there again. A
  * product whose axes are whole can be cut by the strides of windows. */
 static node uncut(graph *g, node n)
@@ -388,8 +409,10 @@ static node of_product(graph *g, node d, const graph_attr *a, int64_t extent)
         }
         return graph_slice(g, whole, start, step, &kept);
     }
-    if (a->stride > 1 && a->dilation == 1 && last + 2 <= GRAPH_RANK)
-        return of_strides(g, d, a->axis, a->stride, extent);
+    if (a->stride > 1 && a->dilation == 1) {
+        node all = of_strides_of_any(g, d, a->axis, a->stride, extent);
+        if (all) return all;
+    }
     int64_t places = (extent + a->stride - 1) / a->stride;
     in = (interleaving){.count = (int)a->stride, .axis = a->axis, .extent = extent};
     for (int64_t rest = 0; rest < a->stride; rest++) {

@@ -38,6 +38,11 @@ static const char *const source =
     "  let d = y - mean(y, axis = {1, 2, 3});\n"
     "  return d * rsqrt(mean(d * d, axis = {1, 2, 3}) + 1e-5);\n"
     "}\n"
+    "tensor inside(float x[N][C][H][W]) {\n"
+    "  let y = x[:][:][0 : H - 1][1 : W - 1];\n"
+    "  let d = y - mean(y, axis = {0, 2, 3});\n"
+    "  return d * rsqrt(mean(d * d, axis = {0, 2, 3}) + 1e-5);\n"
+    "}\n"
     "tensor masked(float x[A][B], bool m[A][B]) { return cumsum(x * m, axis = 1) * 2; }\n"
     "tensor before(float x[A][B]) { return cumsum(x, axis = 1) - x; }\n"
     "tensor backwards(float x[A][B]) { return flip(cumsum(flip(x, axis = 1), axis = 1), axis = 1) + 1; }\n"
@@ -468,6 +473,31 @@ static void rows_beyond_the_chip(void)
     free(x), free(y);
 }
 
+/* ... of lines that are short, for the image lies in a larger one. */
+static void images_beyond_the_chip(void)
+{
+    enum { N = 130, C = 2, H = 182, W = 181, PLANE = (H - 1) * (W - 1) };
+    if (strcmp(where, "emu") && strcmp(where, "cuda")) return;
+    float *x = malloc(sizeof(float) * N * C * H * W), *y = malloc(sizeof(float) * N * C * PLANE);
+    int64_t in[] = {N, C, H, W}, out[] = {N, C, H - 1, W - 1}, wrong = 0;
+    for (int64_t i = 0; i < (int64_t)N * C * H * W; i++) x[i] = noise(i) + 3;
+    wrong = !call_of("inside", x, 4, in, y, QN_F32, 4, out);
+    for (int c = 0; c < C && !wrong; c++) {
+        double sum = 0, squares = 0, count = (double)N * PLANE;
+        for (int pass = 0; pass < 3; pass++)
+            for (int64_t i = 0; i < (int64_t)N * PLANE; i++) {
+                int64_t image = (i / PLANE * C + c), at = i % PLANE;
+                double v = x[(image * H + at / (W - 1)) * W + at % (W - 1) + 1], left = v - sum / count;
+                if (pass == 0) sum += v;
+                if (pass == 1) squares += left * left;
+                if (pass == 2) wrong += !(fabs(y[image * PLANE + at] - left / sqrt(squares / count + 1e-5)) < 1e-4);
+            }
+    }
+    if (wrong) printf("images beyond the chip on %s are wrong\n", where);
+    EXPECT(!wrong);
+    free(x), free(y);
+}
+
 /* Scans from the end and behind their own element, of rows that one program holds and of those that it goes through. */
 static void turned_scans(void)
 {
@@ -561,6 +591,7 @@ static void norms_with_gains(void)
 ON_EVERY_DEVICE(turned_scans)
 ON_EVERY_DEVICE(short_scans)
 ON_EVERY_DEVICE(rows_beyond_the_chip)
+ON_EVERY_DEVICE(images_beyond_the_chip)
 ON_EVERY_DEVICE(middle_axes)
 ON_EVERY_DEVICE(norms_with_gains)
 ON_EVERY_DEVICE(rows_anywhere)
@@ -721,6 +752,9 @@ TEST(rows_are_cut_into_lines)
         EXPECT(strstr(t, "part0_array") && strstr(t, "whole1_array") && !strstr(t, "digits_above("));
         free(t);
     }
+    char *t = shown("inside", (const char *[]){"N=64", "C=16", "H=512", "W=512"}, 4); /* a line of two axes */
+    EXPECT(strstr(t, "_phase2(") && !strstr(t, "_phase3(") && strstr(t, "part0_array"));
+    free(t);
 }
 
 TEST(scans_are_one_kernel)
@@ -824,7 +858,8 @@ TEST(closed)
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
           CASE(scans_stay_in_registers), CASE(scans_of_short_rows_stay_in_registers), CASE(on_devices_short_scans),
-          CASE(on_devices_rows_beyond_the_chip), CASE(results_of_cut_rows_go_by_pieces),
+          CASE(on_devices_rows_beyond_the_chip), CASE(on_devices_images_beyond_the_chip),
+          CASE(results_of_cut_rows_go_by_pieces),
           CASE(columns_are_scanned_many_rows_at_a_time), CASE(columns_ask_for_as_much_of_several_arrays),
           CASE(transposes_are_turned_in_shared_memory), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
           CASE(rows_are_cut_into_lines), CASE(what_several_loads_give_is_kept), CASE(on_devices_norms_of_pools),
