@@ -83,23 +83,20 @@ void emit_for_head(emitter *e, const tile_op *op)
     put(e, "for (long %s = %s; %s%s %s %s; %s += %s) {", i, first, guard, i, down ? ">" : "<", limit, i, step);
 }
 
-static void scalar_map(emitter *e, tile_op *op)
+static void scalar_map(emitter *e, const tile_op *op)
 {
     tile_block *region = op->regions[0];
     emit_declare_arms(e, op);
     put(e, "{");
     e->depth++;
     for (int i = 0; i < op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, op->operands[i]));
-    if (e->cuda)
-        cuda_block(e, region);
-    else
-        emit_block(e, region, NULL);
+    emit_block(e, region, NULL);
     emit_assign_arm(e, op, region);
     e->depth--;
     put(e, "}");
 }
 
-bool emit_plain_scalar(emitter *e, tile_op *op, const char *const *operands)
+bool emit_plain_scalar(emitter *e, const tile_op *op, const char *const *operands)
 {
     value result = op->result_count ? op->results[0] : 0;
     int axis = op->attr.index;

@@ -105,7 +105,7 @@ void emit_declare_arms(emitter *e, const tile_op *op);                      /* r
 void emit_assign_arm(emitter *e, const tile_op *op, const tile_block *arm); /* at the end of an arm */
 void emit_for_head(emitter *e, const tile_op *op);                          /* "for (...) {" */
 /* An op of scalars that is the same in both languages; false: it is not one. */
-bool emit_plain_scalar(emitter *e, tile_op *op, const char *const *operands);
+bool emit_plain_scalar(emitter *e, const tile_op *op, const char *const *operands);
 
 /* c/nest.c */
 void emit_group(emitter *e, const group *g);

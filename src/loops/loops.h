@@ -24,18 +24,47 @@ enum { LOOPS_THIS, LOOPS_BEFORE, LOOPS_LAST };        /* RELEASE */
 
 /* LOAD: one element; of a pair, or what both of it have: each by itself, both at once, both or none. */
 /* ROOM: a pair of load number[1] from the room. AHEAD: all that a thread needs of a tile before its products, ASKED: of that, in the epilogue. */
-typedef enum loop_load { LOOPS_ONE, LOOPS_EACH, LOOPS_PAIR, LOOPS_WHOLE, LOOPS_ROOM, LOOPS_AHEAD, LOOPS_ASKED } loop_load;
+typedef enum loop_load {
+    LOOPS_ONE,
+    LOOPS_EACH,
+    LOOPS_PAIR,
+    LOOPS_WHOLE,
+    LOOPS_ROOM,
+    LOOPS_AHEAD,
+    LOOPS_ASKED
+} loop_load;
+
+struct loop_group;
+struct loop_pass;
 
 typedef struct loop_node {
     loop_code code;
     const tile_op *op; /* FOR, STEPS, LET, LOAD, STORE */
-    value operand;     /* KEEP, STORE */
+    value operand;     /* KEEP, STORE; of spreads: the value that it is */
     int number[2];
     struct loop_node *body, *next;
+    /* of spreads (loops/spread.h) */
+    const struct place *at;  /* LET, LOAD, READ, MAP, FETCH: where in the loops of its pass */
+    const struct sink *sink; /* what a pass writes or folds */
+    bool waits;              /* all threads of the team meet before it */
+    union {
+        const struct loop_group *group; /* GROUP */
+        const struct loop_pass *pass;   /* PASS */
+        const value *ahead;             /* FOR: number[0] loads of its body that come a trip ahead */
+        const tile_op *dot;             /* PRODUCTS */
+    };
+    struct loop_node *other;          /* IF: the other arm; WHILE: its body, behind the test */
+    struct loop_node *before, *after; /* FOR: sums of products to registers, and back */
 } loop_node;
 
 typedef struct loop_program {
-    const schedule *schedule;
+    const schedule *schedule; /* NULL: of a spread */
+    struct spread *spread;
+    struct survey *survey;
+    int phase;
+    int barriers;     /* of a spread: how often its team meets, loops aside */
+    bool broadcasts;  /* ... one thread speaks for all */
+    bool meets_again; /* ... before its next program, whose tiles lie in the same place */
     loop_node *first;
 } loop_program;
 

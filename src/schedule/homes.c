@@ -251,3 +251,22 @@ bool home_is_packed(const survey *e, int number)
     dtype t = e->buffers[number].elem;
     return k->kind == HOME_REGISTERS && k->in_registers && (t == DT_F16 || t == DT_BF16) && k->layout->vector > 1;
 }
+
+bool home_is_opened(const survey *e, int number)
+{
+    return home_has_slots(e->spread, number) || home_is_packed(e, number);
+}
+
+bool home_comes_ahead(const survey *e, value v)
+{
+    const kept *k = &e->spread->kept[e->buffer_of[v]];
+    return k->kind == HOME_REGISTERS && k->comes_ahead;
+}
+
+bool spread_loops_over_programs(const spread *c)
+{
+    if (c->team.kind == TEAM_GRID) return true;
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched && c->kept[i].kind == HOME_SCRATCH) return true;
+    return false;
+}

@@ -126,3 +126,28 @@ bool home_is_here(const nest_view *n, value v, const place *at)
     return !home_is_alias(n->survey, v) && n->layout && n->has_inner &&
            loops_of(&type, loops) == n->layout->loop_count && place_same(&own, at, type.rank);
 }
+
+int64_t layout_count_of(const pass_layout *l, unsigned axes)
+{
+    int64_t count = 1;
+    for (int axis = 0; axis < l->loop_count; axis++) {
+        if (!(axes >> axis & 1)) continue;
+        if (l->loops[axis] < 0) return -1;
+        count *= l->loops[axis];
+    }
+    return count;
+}
+
+void layout_tests(const survey *e, const pass_layout *l, bool rows, bool *chunks, bool *elements)
+{
+    unsigned axes = ((1u << l->loop_count) - 1) & ~l->row_axes;
+    int64_t count = layout_count_of(l, axes), last = 0;
+    int threads = e->spread->team.threads;
+    int inner = l->row_fast ? threads / MAXIMUM(l->inner_threads, 1) : l->inner_threads ? l->inner_threads : threads;
+    bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
+    for (int axis = 0; axis < l->loop_count; axis++)
+        if (axes >> axis & 1) last = l->loops[axis];
+    int64_t divisor = count >= 0 ? count : last >= 0 ? last : facts_of(e->facts, (value)-last).divisor;
+    *chunks = rows || !exact || l->shifted;
+    *elements = divisor % l->vector != 0 || l->shifted;
+}

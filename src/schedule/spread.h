@@ -158,7 +158,13 @@ void layout_same_rows(pass_layout *a, pass_layout *b);
 int64_t layout_positions(const survey *e, const pass_layout *l, bool rows); /* the most; INT64_MAX: unbounded */
 int64_t dimension_bound(const survey *e, int64_t dim);
 bool row_parameter(const survey *e, int64_t dim, int *param); /* a run-time extent that is an argument */
+int64_t layout_count_of(const pass_layout *l, unsigned axes); /* positions of these axes; -1: known at launch */
+/* Which positions are tested: chunks that may be beyond the pass, elements of a vector. rows: a thread may have no row. */
+void layout_tests(const survey *e, const pass_layout *l, bool rows, bool *chunks, bool *elements);
 /* homes.c */
+bool spread_loops_over_programs(const spread *c); /* fewer teams than programs, perhaps */
+bool home_is_opened(const survey *e, int number); /* a chunk of it is taken out before its elements are used */
+bool home_comes_ahead(const survey *e, value v);  /* it is loaded a trip of the loop before */
 bool home_has_slots(const spread *c, int number);
 bool home_is_packed(const survey *e, int number); /* two elements of a 16-bit float in each register */
 /* online.c: before a block is planned, and after (false: plan it again) */

@@ -153,7 +153,6 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
     dtype elem = tile_type_of(e->k, v).elem;
     place from = place_of_operand(e->survey, op, operand, &at);
     reg r = nest_value(n, v, from);
-    const char *stride = stride_text(e, array, axis);
     constraint c = constraint_of_axis(e, v, array, axis);
     bool safe = op->attr.access.safe[axis];
     if (!level_is_vector(n, r.level)) {
@@ -162,7 +161,7 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
                      share_test(n, r.level,
                                 arena_print(e->memory, "(unsigned long)%s < (unsigned long)%s", r.words,
                                             constraint_extent(e, &c))));
-        if (!is_zero(e, v)) add_offset(e, t, r.words, stride, r.level);
+        if (!is_zero(e, v)) add_offset(e, t, r.words, stride_text(e, array, axis), r.level);
         return NULL;
     }
     const char *wide = r.words;
@@ -173,6 +172,7 @@ static const char *add_index(nest *n, terms *t, const tile_op *op, int array, in
                  nest_define(n, 0, DT_BOOL, n->loops,
                              arena_print(e->memory, "%s((u64x16)%s, %s((unsigned long)%s))", need(e, "lt_u64x16"), wide,
                                          need(e, "splat_u64x16"), constraint_extent(e, &c))));
+    const char *stride = stride_text(e, array, axis);
     return stride == words_one ? wide : arena_print(e->memory, "%s * %s", wide, stride);
 }
 
@@ -197,7 +197,7 @@ static const char *add_digits(nest *n, terms *t, const tile_op *op, int axis, in
     }
     if (loop != NO_AXIS) position = arena_print(e->memory, "(%s + i%d)", position, loop);
     const char *sum = digits_sum(e, d, d->stride, position);
-    if (sum) add_offset(e, t, arena_print(e->memory, "(%s)", sum), "1", loop == NO_AXIS ? 0 : loop + 1);
+    if (sum) add_offset(e, t, arena_print(e->memory, "(%s)", sum), words_one, loop == NO_AXIS ? 0 : loop + 1);
     return NULL;
 }
 
@@ -212,9 +212,8 @@ address access_address(nest *n, const tile_op *op, place at)
     e->array_used[a->array] = true;
     int operand = a->first_index;
     if (p->digits && p->digits->origin)
-        add_offset(e, &t, arena_print(e->memory, "%" PRId64 "L", p->digits->origin), "1", 0);
+        add_offset(e, &t, arena_print(e->memory, "%" PRId64 "L", p->digits->origin), words_one, 0);
     for (int axis = 0; axis < a->rank; axis++) {
-        const char *stride = stride_text(e, a->array, axis);
         if (p->digits) {
             const char *lanes = add_digits(n, &t, op, axis, operand, at);
             operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
@@ -231,6 +230,8 @@ address access_address(nest *n, const tile_op *op, place at)
         int loop = at.axis[a->result_axis[axis]];
         constraint c = constraint_of_axis(e, start, a->array, axis);
         if (!a->safe[axis]) add_test(n, &t, constraint_test(n, loop, &c, step));
+        if (is_zero(e, start) && loop == NO_AXIS) continue;
+        const char *stride = stride_text(e, a->array, axis);
         if (!is_zero(e, start)) add_offset(e, &t, emit_name(e, start), stride, 0);
         if (loop == NO_AXIS) continue;
         const char *by = is_one(e->survey, step) ? stride

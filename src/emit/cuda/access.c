@@ -172,8 +172,8 @@ const char *cuda_lead_pointer(emitter *e, const tile_op *op)
     for (int axis = 0; axis < access->rank; axis++) {
         value start = op->operands[operand];
         operand += access->kind[axis] == INDEX_SLICE ? 2 : 1;
-        const char *stride = stride_text(e, access->array, axis);
         if (value_is_zero(e, start)) continue;
+        const char *stride = stride_text(e, access->array, axis);
         words = arena_print(e->memory, "%s + (long)%s%s%s", words, emit_name(e, start),
                             stride == words_one ? "" : " * ", stride == words_one ? "" : stride);
     }
@@ -238,11 +238,11 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     e->array_used[access->array] = true;
     if (digits && digits->origin) t.offset[LEVEL_GROUP] = arena_print(e->memory, "%" PRId64 "L", digits->origin);
     for (int axis = 0; axis < access->rank; axis++) {
-        const char *stride = stride_text(e, access->array, axis);
         digit d;
         if (access_is_digit(&n->view, op, axis, operand, at, &d)) {
             place of_index = place_of_operand(e->survey, op, operand, &at);
-            const char *words = digit_words(n, op->operands[operand++], &of_index);
+            const char *stride = stride_text(e, access->array, axis),
+                       *words = digit_words(n, op->operands[operand++], &of_index);
             term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)(%s)", words), stride);
             if (d.side_by_side && vector > 1) term(e, &t, LEVEL_ELEMENT, "v", stride);
             continue;
@@ -278,6 +278,8 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
             add_digits(n, &t, digits, p->facts.small, axis, level, from_start(e, start, position), guards, guard_level);
             continue;
         }
+        if (value_is_zero(e, start) && loop == NO_AXIS) continue;
+        const char *stride = stride_text(e, access->array, axis);
         if (!value_is_zero(e, start)) term(e, &t, LEVEL_GROUP, emit_name(e, start), stride);
         if (loop == NO_AXIS) continue;
         const char *by = is_one(e->survey, step) ? stride
@@ -296,13 +298,9 @@ caddress cuda_access(cnest *n, const tile_op *op, place at)
     a.global = true;
     a.read_only = !e->survey->written[access->array];
     a.width = MINIMUM(w.width, vector);
-    a.spreads = w.width == 1 && w.side_by_side && store_spreads(n, op);
+    a.spreads = w.width == 1 && w.side_by_side && loops_store_spreads(&n->view, n->pass, op);
     a.back = w.back && a.width > 1;
     if (n->view.layout && n->view.layout->shifted) know_shift(n, op, &a, w.side_by_side);
-    if (a.spreads)
-        hazard_by_many(e, op);
-    else
-        hazard_access(n, op, at);
     note_access(n, op, at, &a);
     return a;
 }
@@ -333,7 +331,7 @@ caddress cuda_window_address(cnest *n, const tile_op *op, place at, value base)
         term(e, &t, axis_level(&n->view, loop), arena_print(e->memory, "(long)i%d", loop), by);
     }
     int loop = at.axis[access->result_axis[last]];
-    if (base) term(e, &t, LEVEL_GROUP, emit_name(e, base), "1");
+    if (base) term(e, &t, LEVEL_GROUP, emit_name(e, base), words_one);
     term(e, &t, LEVEL_CHUNK, arena_print(e->memory, "(long)i%d", loop), emit_name(e, op->operands[operand + 1]));
     caddress a = finish(n, &t, LEVEL_ELEMENT, p->elem, arena_print(e->memory, "%s_array", p->name));
     a.early = a.global = a.read_only = true;

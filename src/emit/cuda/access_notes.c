@@ -150,7 +150,8 @@ qn_status emit_access_notes(const tile_kernel *k, const cuda_target *target, acc
         const char *why;
         out->from = out->count;
         if (cuda_schedule(k, p, target, memory, &why)) continue;
-        status = cuda_phase(&e, p, target, &body, error);
+        status = cuda_phase(&e, p, target, error);
+        if (status == QN_OK) cuda_phase_body(&e, p, &body);
     }
     text_free(&body);
     arena_free(memory);

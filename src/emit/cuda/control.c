@@ -1,14 +1,26 @@
 /*
- * Scalars and control flow of generated CUDA.
- *
- * In: a block. Out: statements that all threads of the team run. Scalars are computed by every thread, so conditions
- * are the same in all; a scalar is stored by one. What is open of memory that was touched goes through branches and
- * around loops here; cuda/hazard.c says where a barrier stands.
+ * The program of a spread as CUDA text: scalars and control flow. In: nodes (loops/spread.c). Out: statements that all
+ * threads of the team run, one case for each kind of node.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/nest.h"
 
 #include <string.h>
+
+const char *barrier_text(emitter *e)
+{
+    const team *team = &e->cuda->spread->team;
+    if (team->kind == TEAM_LANES) return team->threads == 1 ? "" : "__syncwarp(team_mask);";
+    if (team->kind == TEAM_BLOCK) return "__syncthreads();";
+    if (team->kind == TEAM_CLUSTER)
+        return arena_print(e->memory, "cluster_meet(met), %s();", need(e, "cluster_barrier"));
+    return arena_print(e->memory, "%s(team_word, team_blocks);", need(e, "grid_barrier"));
+}
+
+void put_barrier(emitter *e)
+{
+    if (*barrier_text(e)) put(e, "%s", barrier_text(e));
+}
 
 /* ---- scalars ---- */
 
@@ -37,7 +49,7 @@ static void put_broadcast(emitter *e, dtype t, const char *name)
 }
 
 /* A load, store or atomic of one element: a group without loops. */
-static void scalar_access(emitter *e, tile_op *op)
+static void scalar_access(emitter *e, const tile_op *op, bool waits)
 {
     cnest n = {.e = e, .c = e->cuda, .view = {.survey = e->survey, .spread = e->cuda->spread}};
     n.slot = n.repeat = words_zero;
@@ -60,7 +72,7 @@ static void scalar_access(emitter *e, tile_op *op)
         cuda_atomic(&n, a, op, cuda_value(&n, op->operands[0], at), expected, old);
         r.words = old;
     }
-    hazard_commit(e);
+    if (waits) put_barrier(e);
     add_lines(e->out, text_get(&n.level[LEVEL_GROUP]), e->depth);
     add_lines(e->out, text_get(&n.level[LEVEL_ROW]), e->depth);
     if (old) put_broadcast(e, a.elem, old);
@@ -69,7 +81,7 @@ static void scalar_access(emitter *e, tile_op *op)
     text_free(&n.level[LEVEL_ROW]);
 }
 
-void cuda_scalar_op(emitter *e, tile_op *op)
+void cuda_scalar_op(emitter *e, const tile_op *op)
 {
     value result = op->result_count ? op->results[0] : 0;
     const char *operands[3] = {0};
@@ -82,177 +94,135 @@ void cuda_scalar_op(emitter *e, tile_op *op)
     switch (op->code) {
     case OP_ARG: emit_declare(e, result, argument_text(e, op->attr.index)); return;
     case OP_UNITS: emit_declare(e, result, "frame.units"); return;
-    case OP_LOAD:
-    case OP_STORE:
-    case OP_ATOMIC: scalar_access(e, op); return;
-    case OP_ASSERT: {
-        const char *bad = arena_print(e->memory, "!%s", operands[0]);
-        for (int i = 1; i < op->operand_count; i++)
-            bad = arena_print(e->memory, "%s && %s", bad, emit_name(e, op->operands[i]));
-        text lines = {0};
-        cuda_failure(e, &lines, op->line, bad, true);
-        add_lines(e->out, text_get(&lines), e->depth);
-        text_free(&lines);
-        return;
-    }
     default: emit_declare(e, result, cuda_expression(e, op, operands)); return;
     }
 }
 
-/* ---- control flow ---- */
-
-static void emit_for(emitter *e, tile_op *op)
+/* A region of scalars, once. */
+static void print_scalar_map(emitter *e, const loop_node *n)
 {
-    cuda_state *c = e->cuda;
-    tile_block *body = op->regions[0];
-    const value *carried = body->args + 1;
-    size_t place = cuda_dot_enter(e, op);
-    int begin = e->survey->time, barriers = c->loop_barriers, logged = c->log.count;
-    const hazards outside = hazards_copy(e, &c->hazards); /* counts where the loop makes no trip */
-    c->loop_barriers = c->barriers;
-    emit_declare_variables(e, carried, op->operands + 3, op->result_count);
-    const cuda_state around = *c;
-    text inside = {0}, *out = e->out;
-    c->ahead = NULL;
-    c->ahead_count = c->ahead_capacity = 0;
-    e->out = &inside; /* its loads are known before the loop's head is put */
+    const tile_block *region = n->op->regions[0];
+    emit_declare_arms(e, n->op);
+    put(e, "{");
     e->depth++;
-    cuda_block(e, body);
-    emit_assign(e, emit_last_op(body), carried);
-    buffer_loop_ends(e->survey, begin);
-    hazard_loop_ends(e, op, logged);
-    hazards_join(e, &c->hazards, &outside);
+    for (int i = 0; i < n->op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, n->op->operands[i]));
+    print_spread_nodes(e, n->body);
+    emit_assign_arm(e, n->op, region);
     e->depth--;
-    e->out = out;
-    home_put_loop(e, op, &inside, c->ahead, c->ahead_count);
-    text_free(&inside);
-    c->ahead = around.ahead;
-    c->ahead_count = around.ahead_count;
-    c->ahead_capacity = around.ahead_capacity;
-    c->loop_barriers = barriers;
-    cuda_dot_leave(e, op, place);
-    emit_declare_results(e, op, carried);
+    put(e, "}");
 }
 
-static void emit_while(emitter *e, tile_op *op)
+/* ---- control flow ---- */
+
+static void print_for(emitter *e, const loop_node *n)
 {
-    cuda_state *c = e->cuda;
-    tile_block *test = op->regions[0], *body = op->regions[1];
-    int begin = e->survey->time, barriers = c->loop_barriers, logged = c->log.count;
-    const hazards outside = hazards_copy(e, &c->hazards); /* counts where the loop makes no trip */
-    c->loop_barriers = c->barriers;
-    emit_declare_variables(e, test->args, op->operands, op->result_count);
+    const value *carried = n->op->regions[0]->args + 1;
+    text inside = {0}, around = {0}, *out = e->out;
+    if (n->before) e->out = &around; /* the types of its products are known behind it, and stand before */
+    print_spread_nodes(e, n->before);
+    if (n->before) cuda_ask_ahead(e, n->op);
+    emit_declare_variables(e, carried, n->op->operands + 3, n->op->result_count);
+    text *to = e->out;
+    e->out = &inside;
+    e->depth++;
+    print_spread_nodes(e, n->body);
+    e->depth--;
+    e->out = to;
+    home_put_loop(e, n->op, &inside, n->ahead, n->number[0]);
+    print_spread_nodes(e, n->after);
+    e->out = out;
+    for (const loop_node *sums = n->before; sums; sums = sums->next) cuda_sums_type(e, sums->operand);
+    if (n->before) text_add(out, text_get(&around));
+    emit_declare_results(e, n->op, carried);
+    text_free(&inside);
+    text_free(&around);
+}
+
+static void print_while(emitter *e, const loop_node *n)
+{
+    const tile_block *test = n->op->regions[0], *body = n->op->regions[1];
+    emit_declare_variables(e, test->args, n->op->operands, n->op->result_count);
     put(e, "for (;;) {");
     e->depth++;
-    cuda_block(e, test);
-    const hazards tested = hazards_copy(e, &c->hazards);
+    print_spread_nodes(e, n->body);
     put(e, "if (!%s) break;", emit_name(e, emit_last_op(test)->operands[0]));
     put(e, "%s(); /* C++ may drop a loop that does nothing but go on */", need(e, "go_on"));
     for (int i = 0; i < body->arg_count; i++)
         if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
-    cuda_block(e, body);
-    emit_assign(e, emit_last_op(body), test->args);
-    buffer_loop_ends(e->survey, begin);
-    hazard_loop_ends(e, op, logged);
-    hazards_join(e, &c->hazards, &outside);
-    hazards_join(e, &c->hazards, &tested);
-    c->loop_barriers = barriers;
+    print_spread_nodes(e, n->other);
     e->depth--;
     put(e, "}");
-    emit_declare_results(e, op, test->args);
+    emit_declare_results(e, n->op, test->args);
 }
 
-static void emit_if(emitter *e, tile_op *op)
+static void print_if(emitter *e, const loop_node *n)
 {
-    cuda_state *c = e->cuda;
-    const hazards before = hazards_copy(e, &c->hazards);
-    hazards after = {0};
-    emit_declare_arms(e, op);
-    put(e, "if (%s) {", emit_name(e, op->operands[0]));
-    for (int r = 0; r < op->region_count; r++) {
-        tile_block *arm = op->regions[r];
-        bool empty = arm->op_count == 1 && !op->result_count;
-        c->hazards.count = 0;
-        hazards_join(e, &c->hazards, &before);
-        if (r && empty) break;
-        if (r) put(e, "} else {");
-        e->depth++;
-        cuda_block(e, arm);
-        emit_assign_arm(e, op, arm);
-        e->depth--;
-        hazards_join(e, &after, &c->hazards);
-    }
-    hazards_join(e, &c->hazards, &after);
+    emit_declare_arms(e, n->op);
+    put(e, "if (%s) {", emit_name(e, n->op->operands[0]));
+    e->depth++;
+    print_spread_nodes(e, n->body);
+    e->depth--;
+    if (n->other) put(e, "} else {");
+    e->depth++;
+    print_spread_nodes(e, n->other);
+    e->depth--;
     put(e, "}");
 }
 
-static void emit_dot_item(emitter *e, tile_op *op)
+static void print_yield(emitter *e, const loop_node *n)
 {
-    for (int i = 0; i < 2; i++) {
-        tile_op *load;
-        bool swapped;
-        value v = op->operands[i];
-        if (dot_operand_is_direct(e->survey, v, &load, &swapped)) {
-            dot_note_reads(e, v, load);
-            continue;
-        }
-        tile_op *def = tile_def(e->k, v);
-        if (def && def->code == OP_PERMUTE && value_is_virtual(e->survey, v)) v = def->operands[0];
-        hazard_buffer(e, buffer_for(e->survey, v), false);
-    }
-    if (!e->cuda->resident[op->results[0]]) {
-        int result = buffer_for(e->survey, op->results[0]);
-        hazard_buffer(e, result, true);
-    }
-    hazard_commit(e);
-    emit_cuda_dot(e, op);
+    const tile_op *op = n->op;
+    if (op->code == OP_IF)
+        emit_assign_arm(e, op, op->regions[n->number[0]]);
+    else if (op->code == OP_FOR)
+        emit_assign(e, emit_last_op(op->regions[0]), op->regions[0]->args + 1);
+    else
+        emit_assign(e, emit_last_op(op->regions[1]), op->regions[0]->args);
 }
 
-void cuda_block(emitter *e, const tile_block *b)
+static void print_test(emitter *e, const tile_op *op)
 {
-    cuda_state *c = e->cuda;
-    online *outer = c->spread->online;
-    int outer_count = c->spread->online_count;
-    const block_plan *known = spread_plan(c->spread, b);
-    CHECK(known);
-    const plan p = known->plan;
-    c->spread->nesting++;
-    c->spread->online = known->online;
-    c->spread->online_count = known->online_count;
-    for (int i = 0; i < p.count; i++) {
-        item *it = &p.items[i];
-        e->survey->time++;
-        CHECK(it->op || it->kind == ITEM_GROUP);
-        op_code code = it->op ? it->op->code : OP_NONE;
-        if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
-            put_line_comment(e, it->op);
-        switch (it->kind) {
-        case ITEM_SCALAR: cuda_scalar_op(e, it->op); break;
-        case ITEM_GROUP:
-            if (i + 1 == p.count || !loop_starts_at_zero(e->survey, it)) cuda_group(e, it->group);
+    text lines = {0};
+    const char *bad = arena_print(e->memory, "!%s", emit_name(e, op->operands[0]));
+    for (int i = 1; i < op->operand_count; i++)
+        bad = arena_print(e->memory, "%s && %s", bad, emit_name(e, op->operands[i]));
+    cuda_failure(e, &lines, op->line, bad, true);
+    add_lines(e->out, text_get(&lines), e->depth);
+    text_free(&lines);
+}
+
+void print_spread_nodes(emitter *e, const loop_node *n)
+{
+    for (; n; n = n->next) {
+        bool inside =
+            n->code == LOOP_YIELD || n->code == LOOP_GROUP || n->code == LOOP_SUMS_LOAD || n->code == LOOP_SUMS_STORE;
+        bool access = n->code == LOOP_LOAD || n->code == LOOP_STORE || n->code == LOOP_ATOMIC;
+        if (n->op && !inside && ops[n->op->code].class != CLASS_LEAF) put_line_comment(e, n->op);
+        if (n->waits && n->code != LOOP_GROUP && !access) put_barrier(e);
+        switch (n->code) {
+        case LOOP_BARRIER: put_barrier(e); break;
+        case LOOP_LET:
+            if (n->op->code == OP_MAP)
+                print_scalar_map(e, n);
+            else
+                cuda_scalar_op(e, n->op);
             break;
-        case ITEM_DOT: emit_dot_item(e, it->op); break;
-        case ITEM_SCAN: cuda_scan(e, it->op); break;
-        case ITEM_FOLD: {
-            fold_group f;
-            cuda_group(e, fold_group_of(e->survey, it->op, &f));
-            break;
-        }
-        case ITEM_EFFECT: cuda_print(e, it->op); break;
-        case ITEM_CONTROL:
-            if (loop_is_product(e->survey, it->op))
-                cuda_loop_of_products(e, it->op, loop_is_product(e->survey, it->op),
-                                      i && loop_starts_at_zero(e->survey, it - 1));
-            else if (it->op->code == OP_FOR)
-                emit_for(e, it->op);
-            else if (it->op->code == OP_WHILE)
-                emit_while(e, it->op);
-            else if (it->op->code == OP_IF)
-                emit_if(e, it->op);
-            break;
+        case LOOP_LOAD:
+        case LOOP_STORE:
+        case LOOP_ATOMIC: scalar_access(e, n->op, n->waits); break;
+        case LOOP_TEST: print_test(e, n->op); break;
+        case LOOP_GROUP: print_group(e, n); break;
+        case LOOP_FOR: print_for(e, n); break;
+        case LOOP_WHILE: print_while(e, n); break;
+        case LOOP_IF: print_if(e, n); break;
+        case LOOP_YIELD: print_yield(e, n); break;
+        case LOOP_DOT: emit_cuda_dot(e, n->op); break;
+        case LOOP_PRODUCTS: cuda_loop_of_products(e, n->op, n->dot, n->number[0]); break;
+        case LOOP_SUMS_LOAD:
+        case LOOP_SUMS_STORE: cuda_sums(e, n->operand, (value)n->number[0], n->code == LOOP_SUMS_LOAD); break;
+        case LOOP_SCAN: print_scan(e, n); break;
+        case LOOP_PRINT: cuda_print(e, n->op); break;
+        default: CHECK(!"a node of another program");
         }
     }
-    c->spread->nesting--;
-    c->spread->online = outer;
-    c->spread->online_count = outer_count;
 }

@@ -176,16 +176,7 @@ static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const
     put(e, "    }");
 }
 
-void dot_note_reads(emitter *e, value v, tile_op *load)
-{
-    tile_op *const loads[2] = {load, e->survey->scales[v]};
-    for (int i = 0; i < 2 && loads[i]; i++) {
-        hazard_by_many(e, loads[i]);
-        e->array_used[loads[i]->attr.access.array] = true;
-    }
-}
-
-void emit_cuda_dot(emitter *e, tile_op *op)
+void emit_cuda_dot(emitter *e, const tile_op *op)
 {
     value result = op->results[0];
     tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
@@ -272,18 +263,9 @@ static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type
     }
 }
 
-void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero)
+void cuda_loop_of_products(emitter *e, const tile_op *loop, const tile_op *dot, bool from_zero)
 {
     tile_type type = tile_type_of(e->k, loop->results[0]);
-    int number = buffer_for(e->survey, loop->regions[0]->args[1]);
-    for (int i = 0; i < 2; i++) {
-        tile_op *load;
-        bool swapped;
-        CHECK(dot_operand_is_direct(e->survey, dot->operands[i], &load, &swapped));
-        dot_note_reads(e, dot->operands[i], load);
-    }
-    hazard_buffer(e, number, true);
-    hazard_commit(e);
     put(e, "{");
     e->depth++;
     put_ask_ahead(e, loop, &type);
@@ -302,66 +284,31 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool f
     put(e, "}");
 }
 
-static const char *accumulator_memory(emitter *e, value argument, bool writes)
+void cuda_sums(emitter *e, value result, value argument, bool load)
 {
-    int number = buffer_for(e->survey, argument);
-    hazard_buffer(e, number, writes);
-    hazard_commit(e);
-    return buffer_touch(e, number);
-}
-
-static void put_resume(void *context, value result, value argument, dtype t)
-{
-    emitter *e = context;
     tile_type type = tile_type_of(e->k, result);
-    const char *memory = accumulator_memory(e, argument, false), *n = extent_text(e, type.dims[1]);
+    const char *memory = buffer_name(e, argument), *n = extent_text(e, type.dims[1]);
+    if (!load) {
+        put(e, "dot_finish<product_%u>(sums_%u, %s, %s, 0, 0, %s, %s, true, thread);", result, result, memory, n,
+            extent_text(e, type.dims[0]), n);
+        return;
+    }
     need(e, "dot_finish");
     e->cuda->resident[result] = "";
-    put(e, "%s sums_%u[product_%u::COUNT];", sum_type(t), result, result);
+    put(e, "%s sums_%u[product_%u::COUNT];", sum_type(tile_type_of(e->k, tile_def(e->k, result)->operands[0]).elem),
+        result, result);
     put(e, "dot_resume<product_%u>(sums_%u, %s, %s, %s, %s, thread);", result, result, memory, n,
         extent_text(e, type.dims[0]), n);
 }
 
-static void put_finish(void *context, value result, value argument, dtype t)
+void cuda_sums_type(emitter *e, value result)
 {
-    emitter *e = context;
-    tile_type type = tile_type_of(e->k, result);
-    const char *memory = accumulator_memory(e, argument, true), *n = extent_text(e, type.dims[1]);
-    put(e, "dot_finish<product_%u>(sums_%u, %s, %s, 0, 0, %s, %s, true, thread);", result, result, memory, n,
-        extent_text(e, type.dims[0]), n);
-}
-
-size_t cuda_dot_enter(emitter *e, const tile_op *loop)
-{
-    size_t place = e->out->length;
-    product_each_resident(e->survey, loop, e->cuda->spread->team.threads, put_resume, e);
-    if (e->out->length > place && loop->result_count == 1) {
-        tile_type type = tile_type_of(e->k, loop->results[0]);
-        put_ask_ahead(e, loop, &type);
-    }
-    return place;
-}
-
-/* Which product it is was only known inside the loop: its name goes before. */
-static void put_type(void *context, value result, value argument, dtype t)
-{
-    emitter *e = context;
     put(e, "typedef %s product_%u;", e->cuda->resident[result], result);
 }
 
-void cuda_dot_leave(emitter *e, const tile_op *loop, size_t place)
+void cuda_ask_ahead(emitter *e, const tile_op *loop)
 {
-    text *out = e->out, types = {0}, rest = {0};
-    product_each_resident(e->survey, loop, e->cuda->spread->team.threads, put_finish, e);
-    e->out = &types;
-    product_each_resident(e->survey, loop, e->cuda->spread->team.threads, put_type, e);
-    e->out = out;
-    if (!types.length) return;
-    text_add(&rest, out->data + place);
-    out->length = place;
-    out->data[place] = 0;
-    text_add(out, text_get(&types));
-    text_add(out, text_get(&rest));
-    text_free(&types);
-    text_free(&rest);
+    if (loop->result_count != 1) return;
+    tile_type type = tile_type_of(e->k, loop->results[0]);
+    put_ask_ahead(e, loop, &type);
 }

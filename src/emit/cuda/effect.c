@@ -21,8 +21,6 @@ void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform)
     const char *any = uniform || alone           ? bad
                       : team->kind == TEAM_LANES ? arena_print(e->memory, "__any_sync(team_mask, %s)", bad)
                                                  : arena_print(e->memory, "__syncthreads_or(%s)", bad);
-    hazards_join(e, &e->cuda->left, &e->cuda->hazards);
-    hazards_join(e, &e->cuda->left, &e->cuda->now);
     text_print(to, "if (%s) {\n", any);
     text_print(to, "    %s%s(frame.report, 1, %d, program0, program1, program2);\n", alone ? "" : "if (thread == 0) ",
                need(e, "report_failure"), line);
@@ -72,16 +70,13 @@ static void put_shown(emitter *e, value v)
         put(e, "*record++ = %s(%s);", need(e, "print_word_%s", register_name(type.elem)), emit_name(e, v));
 }
 
-void cuda_print(emitter *e, tile_op *op)
+void cuda_print(emitter *e, const tile_op *op)
 {
     const char *words = "5";
     for (int i = 0; i < op->operand_count; i++) {
         tile_type type = tile_type_of(e->k, op->operands[i]);
         words = arena_print(e->memory, "%s + %d + %s", words, type.rank + 1, elements_text(e, &type));
-        if (!type.rank) continue;
-        hazard_buffer(e, buffer_for(e->survey, op->operands[i]), false);
     }
-    hazard_commit(e);
     bool alone = e->cuda->spread->team.kind == TEAM_LANES && e->cuda->spread->team.threads == 1;
     put(e, "if (frame.print%s) {", alone ? "" : " && thread == 0");
     e->depth++;

@@ -70,7 +70,7 @@ static void declare_extent(emitter *e, value v, bool *declared)
     declared[v] = true;
     const tile_op *op = tile_def(e->k, v);
     for (int i = 0; i < op->operand_count; i++) declare_extent(e, op->operands[i], declared);
-    if (op->code != OP_CONST) cuda_scalar_op(e, (tile_op *)op);
+    if (op->code != OP_CONST) cuda_scalar_op(e, op);
 }
 
 static const char *run_time_bytes(emitter *e, int number)
@@ -145,7 +145,7 @@ static void put_team(emitter *e)
 {
     const cuda_state *c = e->cuda;
     const team *t = &c->spread->team;
-    bool loops = cuda_loops_over_programs(c);
+    bool loops = spread_loops_over_programs(c->spread);
     if (c->spread->before) {
         put(e, "const int threads = %s;", t->threads ? arena_print(e->memory, "%d", t->threads) : "blockDim.x");
         put(e, "const int thread = threadIdx.x;");
@@ -203,14 +203,6 @@ static void put_team(emitter *e)
     }
 }
 
-bool cuda_loops_over_programs(const cuda_state *c)
-{
-    if (c->spread->team.kind == TEAM_GRID) return true;
-    for (int i = 1; i < c->spread->kept_count; i++)
-        if (c->spread->kept[i].touched && c->spread->kept[i].kind == HOME_SCRATCH) return true;
-    return false;
-}
-
 static void put_programs(emitter *e, int axes)
 {
     if (e->cuda->spread->before) {
@@ -223,7 +215,7 @@ static void put_programs(emitter *e, int axes)
     put(e, "const long program_count = frame.programs[0]%s%s;", axes > 1 ? " * frame.programs[1]" : "",
         axes > 2 ? " * frame.programs[2]" : "");
     need(e, "grid_begin");
-    if (cuda_loops_over_programs(e->cuda)) {
+    if (spread_loops_over_programs(e->cuda->spread)) {
         put(e, "const int thread_of_team = thread;");
         put(e, "for (long program = team_index + grid_begin(); program < program_count; program += team_count) {");
         e->depth++;
@@ -302,16 +294,13 @@ static text phase_text(emitter *e, int phase, const char *body)
         put(e, "%s:;", cuda_leave_label(e));
         e->depth++;
     }
-    bool touched = false; /* of the tiles that the next program has in the same place */
-    hazards_join(e, &c->hazards, &c->left);
-    for (int i = 0; i < c->hazards.count; i++) touched |= c->hazards.items[i].buffer != 0;
-    if (touched && cuda_loops_over_programs(c)) put(e, "%s", barrier_text(e));
+    if (c->program.meets_again) put(e, "%s", barrier_text(e));
     e->depth--;
     put(e, "}");
     /* A fold is over when all have written to all: only another program, or one that was left, could still write. */
     if (c->spread->team.kind == TEAM_CLUSTER)
-        put(e, cuda_loops_over_programs(c) || e->survey->has_assert ? "cluster_meet(met), cluster_barrier();"
-                                                                    : "cluster_meet(met);");
+        put(e, spread_loops_over_programs(c->spread) || e->survey->has_assert ? "cluster_meet(met), cluster_barrier();"
+                                                                              : "cluster_meet(met);");
     return words;
 }
 
@@ -346,8 +335,9 @@ static qn_status put_launch(emitter *e, int phase, cuda_layout *layout, text *bo
     bool joined = false;
     text words = phase_text(e, phase, text_get(body)), more = {0};
     qn_status status = QN_OK;
-    if (phase + 1 < k->phase_count) status = cuda_phase_join(e, phase + 1, c->target, body, &joined, error);
+    if (phase + 1 < k->phase_count) status = cuda_phase_join(e, phase + 1, c->target, &joined, error);
     if (joined) cuda_layout_note_join(layout, phase, e);
+    if (joined) cuda_phase_body(e, phase + 1, body);
     if (joined) more = phase_text(e, phase + 1, text_get(body));
     bool shared = c->spread->shared_bytes || c->spread->slot_bytes ||
                   (joined && (e->cuda->spread->shared_bytes || e->cuda->spread->slot_bytes));
@@ -427,8 +417,9 @@ static qn_status emit_unit(const tile_kernel *k, cuda_layout *layout, text *out,
             emit_cuda_chained(&e, pair, &functions);
             continue;
         }
-        status = cuda_phase(&e, p, target, &body, error);
+        status = cuda_phase(&e, p, target, error);
         if (status != QN_OK) break;
+        cuda_phase_body(&e, p, &body);
         cuda_layout_note(layout, p, &e);
         status = put_launch(&e, p, layout, &body, &functions, error);
     }

@@ -33,22 +33,15 @@ cfold cuda_fold_begin(cnest *n, const sink *s)
     return f;
 }
 
-bool cuda_fold_pairs(cnest *n, cfold *f)
+void cuda_fold_pairs(cnest *n, cfold *f)
 {
     emitter *e = n->e;
     const sink *s = f->sink;
-    if (!s || s->kind != SINK_REDUCE) return false;
     const tile_op *op = tile_def(e->k, s->v);
     value v = op && op->code == OP_CONVERT && value_is_virtual(e->survey, s->v) ? op->operands[0] : s->v;
     tile_type type = tile_type_of(e->k, v);
     fold_kind fold = s->op->attr.fold;
-    if ((fold != FOLD_MAX && fold != FOLD_MIN) || n->c->target->arch < 80) return false;
-    if ((type.elem != DT_F16 && type.elem != DT_BF16) || !type.rank || value_is_virtual(e->survey, v)) return false;
-    if (!n->view.has_inner || n->element_guard || (n->chunk_guard && !n->in)) return false;
     int number = buffer_for(e->survey, v);
-    if (!home_is_opened(e, number) || n->c->spread->kept[number].layout != n->view.layout ||
-        n->view.layout->vector == 1)
-        return false;
     bool bf16 = type.elem == DT_BF16, most = fold == FOLD_MAX;
     const char *none = bf16 ? most ? "0xff80ff80u" : "0x7f807f80u" : most ? "0xfc00fc00u" : "0x7c007c00u";
     f->pairs = fresh_name(e, 0);
@@ -57,7 +50,6 @@ bool cuda_fold_pairs(cnest *n, cfold *f)
     cput(n, LEVEL_CHUNK, "%sfor (int w = 0; w < %d; w++) %s = %s(%s, %s[w]);",
          n->in ? arena_print(e->memory, "if (%s) ", n->in) : "", n->view.layout->vector / 2, f->pairs, step, f->pairs,
          words);
-    return true;
 }
 
 /* Where an element is: along the one folded axis, or over the whole tile in order. */
@@ -270,7 +262,6 @@ static void end_reduce(cnest *n, const cfold *f)
     bool inner = n->view.has_inner;
     n->view.has_inner = false;
     caddress a = cuda_buffer(n, s->result, at);
-    hazard_buffer(e, buffer_for(e->survey, s->result), true);
     a.level = LEVEL_ROW;
     cuda_store(n, a, r);
     n->view.has_inner = inner;

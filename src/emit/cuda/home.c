@@ -13,17 +13,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-bool home_is_opened(const emitter *e, int number)
-{
-    return home_has_slots(e->cuda->spread, number) || home_is_packed(e->survey, number);
-}
-
-bool home_comes_ahead(const emitter *e, value v)
-{
-    const kept *k = &e->cuda->spread->kept[e->survey->buffer_of[v]];
-    return k->kind == HOME_REGISTERS && k->comes_ahead;
-}
-
 void home_declare(emitter *e, int number, const char *title)
 {
     const kept *k = &e->cuda->spread->kept[number];
@@ -161,7 +150,7 @@ const char *home_element(cnest *n, value v, place at, bool writes, int *level)
     CHECK(home_is_here(&n->view, v, &at));
     *level = LEVEL_ELEMENT;
     const char *element = n->view.layout->vector > 1 ? "v" : "0";
-    if (!home_is_opened(e, number)) return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, element);
+    if (!home_is_opened(e->survey, number)) return arena_print(e->memory, "b%d[%s][%s]", number, n->repeat, element);
     open_home(n, number, writes);
     return arena_print(e->memory, "b%d_now[%s]", number, element);
 }

@@ -15,7 +15,6 @@ typedef struct shower { /* a kernel whose phases are looked at one by one */
     survey survey;
     emit_options options;
     const cuda_target *target;
-    text body; /* dropped */
 } shower;
 
 static void shower_open(shower *w, const tile_kernel *k, const cuda_target *target)
@@ -30,7 +29,6 @@ static void shower_open(shower *w, const tile_kernel *k, const cuda_target *targ
 
 static void shower_close(shower *w)
 {
-    text_free(&w->body);
     arena_free(w->e.memory);
 }
 
@@ -41,8 +39,8 @@ static qn_status print_spread(shower *w, int phase, text *out, qn_error *error)
     const cuda_state *c = w->e.cuda;
     spread_print(&w->survey, out);
     text_print(out, "  shared memory: %" PRId64 " bytes a program; barriers: %d\n", c->spread->shared_bytes,
-               c->barriers);
-    if (phase + 1 < w->e.k->phase_count) QN_TRY(cuda_phase_join(&w->e, phase + 1, w->target, &w->body, &joined, error));
+               c->program.barriers);
+    if (phase + 1 < w->e.k->phase_count) QN_TRY(cuda_phase_join(&w->e, phase + 1, w->target, &joined, error));
     if (joined) text_add(out, "  with few blocks the last of them goes on with the next phase\n");
     return QN_OK;
 }
@@ -60,7 +58,7 @@ qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, tex
             schedule_print(scheduled, out);
             continue;
         }
-        status = cuda_phase(&w.e, p, target, &w.body, error);
+        status = cuda_phase(&w.e, p, target, error);
         if (status != QN_OK) break;
         text_print(out, "%s, phase %d, sm_%d\n", k->name, p, target->arch);
         status = print_spread(&w, p, out, error);
@@ -78,6 +76,7 @@ qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, b
     text_print(out, "schedule %s\n", k->name);
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
         const char *why, *why_not = NULL;
+        loop_program program = {0};
         const schedule *s = cuda_schedule(k, p, target, w.e.memory, &why);
         const chained *pair = s ? NULL : cuda_chained(k, p, target, w.e.memory, &why_not);
         if (s) {
@@ -89,8 +88,9 @@ qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, b
                 pair->product_count, pair->sum_count, pair->rows, pair->columns);
         } else {
             const char *reason = why_not ? why_not : why;
-            status = cuda_phase(&w.e, p, target, &w.body, error);
+            status = cuda_phase(&w.e, p, target, error);
             if (status != QN_OK) break;
+            program = w.e.cuda->program; /* before another phase is looked at */
             text_print(out, "launch of phase %d: spread over threads%s%s\n", p,
                        why_not  ? "; its products are not chained: "
                        : reason ? "; its product is not fed: "
@@ -98,8 +98,8 @@ qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, b
                        reason ? reason : "");
             status = print_spread(&w, p, out, error);
         }
-        if (!s || !loops) continue;
-        loop_program program = loops_build(s, w.e.memory);
+        if (pair || !loops) continue;
+        if (s) program = loops_build(s, w.e.memory);
         loops_print(&program, out);
     }
     shower_close(&w);

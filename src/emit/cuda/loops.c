@@ -184,7 +184,7 @@ static void print_node(loop_printer *p, const loop_node *n, const loop_node *fir
     case LOOP_OUT_ROWS: print_out_rows(p, n); break;
     case LOOP_OUT_SEND: print_out_send(p, n); break;
     case LOOP_OUT_END: put(e, "if (lane == 0) bulk_wait_read<0>();"); break;
-    case LOOP_COUNT: break;
+    default: CHECK(!"a node of another program");
     }
 }
 

@@ -82,7 +82,7 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     emitter *e = n->e;
     int vector = n->view.layout->vector;
     const char *name, *slot;
-    if (into && home_is_opened(e, buffer_for(e->survey, into))) return home_load(n, a, into);
+    if (into && home_is_opened(e->survey, buffer_for(e->survey, into))) return home_load(n, a, into);
     if (into) {
         name = buffer_touch(e, buffer_for(e->survey, into));
         slot = n->repeat;

@@ -1,9 +1,9 @@
 /*
- * A group of passes as CUDA text. In: a group from schedule/plan.c and the layouts. Out: one block of statements that all
- * threads of the team run together.
+ * A group of passes as CUDA text. In: its node (loops/pass.c). Out: one block of statements that all threads of the team
+ * run together.
  *
- * Each pass evaluates all its sinks for one position before it writes anything, so a carried tile can be replaced by a
- * function of itself. Positions and guards are cuda/positions.c, the loops around chunks cuda/chunks.c.
+ * Nodes are printed in order, each to the statements of its level. Positions and guards are cuda/positions.c, the loops
+ * around chunks cuda/chunks.c.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/nest.h"
@@ -33,47 +33,30 @@ void add_lines(text *to, const char *lines, int depth)
 
 /* ---- sinks ---- */
 
-static bool is_kept_in_registers(const cnest *n, value v)
-{
-    int number = buffer_for(n->e->survey, v);
-    return n->c->spread->kept[number].kind == HOME_REGISTERS;
-}
-
-/* The value of a sink; *done: it is already where it should be. */
-static creg sink_value(cnest *n, const sink *s, place at, bool *done)
+/* A load that is where it should be at once: in the registers of its home. */
+static void print_fetch(cnest *n, const loop_node *node)
 {
     emitter *e = n->e;
-    *done = false;
-    if (s->kind == SINK_KEEP) {
-        const tile_op *op = tile_def(e->k, s->v);
-        if (op->code == OP_LOAD && n->view.has_inner && is_kept_in_registers(n, s->v)) {
-            caddress a = cuda_access(n, op, at);
-            if (a.level == LEVEL_ELEMENT && a.early) {
-                creg r = {NULL, LEVEL_ELEMENT, REG_NAME};
-                if (!home_comes_ahead(e, s->v))
-                    r = cuda_load(n, s->v, a, s->v);
-                else
-                    ARENA_PUSH(e->memory, n->c->ahead, n->c->ahead_count, n->c->ahead_capacity, s->v);
-                *done = true;
-                if (!home_is_opened(e, buffer_for(e->survey, s->v)))
-                    cuda_remember(n, s->v, at, r); /* else it is read there */
-                return r;
-            }
-            creg r = cuda_load(n, s->v, a, 0);
-            cuda_remember(n, s->v, at, r);
-            return r;
-        }
-        return cuda_compute(n, s->v, at);
-    }
-    creg r = cuda_value(n, sink_stored_value(e->survey, s), at);
+    value v = node->sink->v;
+    caddress a = cuda_access(n, tile_def(e->k, v), *node->at);
+    creg r = {NULL, LEVEL_ELEMENT, REG_NAME};
+    if (!node->number[1]) r = cuda_load(n, v, a, v);
+    if (!home_is_opened(e->survey, buffer_for(e->survey, v)))
+        cuda_remember(n, v, *node->at, r); /* else it is read there */
+}
+
+static creg sink_value(cnest *n, const sink *s)
+{
+    emitter *e = n->e;
+    tile_type type = tile_type_of(e->k, s->v);
+    creg r = cuda_value(n, sink_stored_value(e->survey, s), place_own(&type));
     if (s->kind == SINK_COPY && r.form == REG_ELEMENT) /* another sink may write that register */
-        r = cuda_define(n, 0, tile_type_of(e->k, s->v).elem, r.level, r.words);
+        r = cuda_define(n, 0, type.elem, r.level, r.words);
     return r;
 }
 
 static void write_kept(cnest *n, value v, place at, creg r)
 {
-    emitter *e = n->e;
     int level;
     const char *home = home_element(n, v, at, true, &level);
     if (home) {
@@ -81,7 +64,6 @@ static void write_kept(cnest *n, value v, place at, creg r)
         return;
     }
     caddress a = cuda_buffer(n, v, at);
-    hazard_buffer(e, buffer_for(e->survey, v), true);
     cuda_store(n, a, r);
 }
 
@@ -90,27 +72,16 @@ int cuda_sink_level(const cnest *n)
     return n->view.has_inner ? LEVEL_ELEMENT : LEVEL_ROW;
 }
 
-/* Does the pass write elements of this array more than once? Then element by element: a vector is stored after all elements. */
-static bool writes_again(const cnest *n, const sink *s)
+static void write_sink(cnest *n, const loop_node *node, creg r, const cfold *fold)
 {
-    for (int i = 0; i < n->view.pass->sink_count; i++) {
-        const sink *o = &n->view.pass->sinks[i];
-        if (o != s && (o->kind == SINK_STORE || o->kind == SINK_ATOMIC) &&
-            o->op->attr.access.array == s->op->attr.access.array && !accesses_apart(n->e->survey, o->op, s->op))
-            return true;
-    }
-    return false;
-}
-
-static void write_sink(cnest *n, const sink *s, creg r, const cfold *fold)
-{
+    const sink *s = node->sink;
     emitter *e = n->e;
     tile_type type = tile_type_of(e->k, s->v);
     place at = place_own(&type);
     switch (s->kind) {
     case SINK_STORE: {
         caddress to = cuda_access(n, s->op, at);
-        if (writes_again(n, s)) to.width = 1;
+        if (node->number[0]) to.width = 1; /* a vector is stored after all elements */
         cuda_store(n, to, r);
         return;
     }
@@ -150,31 +121,11 @@ static void forget(cnest *n)
     names_forget(&n->names, LEVEL_ROW);
 }
 
-static void find_map(survey *e, value v, const place *at, void *context)
-{
-    const tile_op *op = tile_def(e->k, v);
-    (void)at;
-    if (op && op->code == OP_MAP) *(bool *)context = true;
-}
-
-/* Bodies that are worth a branch around them. Others run for positions that do not exist, and do nothing there. A `map`
- * always is: it may loop, and need not end for such positions. */
-static bool is_heavy(const cnest *n)
-{
-    enum { HEAVY_BODY = 150 };
-    int weight = 0;
-    bool maps = false;
-    for (int i = 0; i < n->view.pass->sink_count; i++) {
-        weight += sink_weight(n->e->survey, &n->view.pass->sinks[i]);
-        walk_sink(n->e->survey, &n->view.pass->sinks[i], find_map, &maps);
-    }
-    return maps || weight > HEAVY_BODY;
-}
-
 static void begin_chunks(cnest *n)
 {
     const pass_layout *l = n->view.layout;
-    n->unroll = layout_unroll(n->e->survey, l);
+    const loop_pass *p = n->pass;
+    n->unroll = p->unroll;
     bool several = n->unroll > 1 && l->repeats != 1;
     n->slot = several ? "u" : words_zero;
     n->repeat = l->repeats == 1 ? words_zero : l->repeats ? "r" : n->slot;
@@ -183,40 +134,15 @@ static void begin_chunks(cnest *n)
     n->slotted = false;
     n->hit_count = 0;
     cuda_set_guards(n);
-    n->in = n->chunk_guard && (!n->element_guard || l->shifted) && !is_heavy(n) ? "in" : NULL;
-    n->loose = l->shifted && n->in;
+    n->in = p->predicates ? "in" : NULL;
+    n->loose = p->loose;
     n->asks_inside = false;
-    n->loads =
-        n->c->spread->loads[n->e->survey->pass_number].early || n->c->spread->loads[n->e->survey->pass_number].direct;
+    n->loads = p->loads;
 }
 
-static void emit_pass(cnest *n)
+/* What stands behind the positions: nothing of chunks and elements is known there. */
+static void end_positions(cnest *n, cfold *folds)
 {
-    emitter *e = n->e;
-    const pass_nest *pass = n->view.pass;
-    cfold *folds = ARENA_ARRAY(e->memory, cfold, pass->sink_count);
-    creg *values = ARENA_ARRAY(e->memory, creg, pass->sink_count);
-    bool *done = ARENA_ARRAY(e->memory, bool, pass->sink_count);
-    for (int i = 0; i < pass->sink_count; i++)
-        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT)
-            folds[i] = cuda_fold_begin(n, &pass->sinks[i]);
-    n->in = NULL;
-    n->loose = false;
-    n->folds = folds;
-    windows_find(&n->view);
-    n->guards = (level_names){0};
-    if (n->view.has_inner) begin_chunks(n);
-    for (int i = 0; i < pass->sink_count; i++) {
-        const sink *s = &pass->sinks[i];
-        tile_type type = tile_type_of(e->k, s->v);
-        n->line = s->op->line;
-        done[i] = cuda_fold_pairs(n, &folds[i]);
-        if (!done[i]) values[i] = sink_value(n, s, place_own(&type), &done[i]);
-    }
-    for (int i = 0; i < pass->sink_count; i++) {
-        n->line = pass->sinks[i].op->line;
-        if (!done[i]) write_sink(n, &pass->sinks[i], values[i], &folds[i]);
-    }
     if (n->view.has_inner) cuda_chunks(n);
     text_clear(&n->level[LEVEL_CHUNK]);
     text_clear(&n->level[LEVEL_ELEMENT]);
@@ -224,11 +150,42 @@ static void emit_pass(cnest *n)
     text_clear(&n->late);
     text_clear(&n->arrays);
     forget(n);
-    cuda_folds_join(n, folds, pass->sink_count);
-    for (int i = 0; i < pass->sink_count; i++) {
-        n->line = pass->sinks[i].op->line;
-        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT) cuda_fold_end(n, &folds[i]);
+    cuda_folds_join(n, folds, n->view.pass->sink_count);
+}
+
+static void print_pass(cnest *n, const loop_node *node)
+{
+    emitter *e = n->e;
+    const pass_nest *pass = n->view.pass;
+    cfold *folds = ARENA_ARRAY(e->memory, cfold, pass->sink_count);
+    creg *values = ARENA_ARRAY(e->memory, creg, pass->sink_count);
+    bool begun = false, ended = false;
+    n->in = NULL;
+    n->loose = false;
+    n->folds = folds;
+    n->view.windows = n->pass->windows;
+    n->guards = (level_names){0};
+    for (const loop_node *in = node->body; in; in = in->next) {
+        int i = in->sink ? (int)(in->sink - pass->sinks) : 0;
+        if (in->code != LOOP_FOLD_BEGIN && !begun && n->view.has_inner) begin_chunks(n);
+        begun |= in->code != LOOP_FOLD_BEGIN;
+        if (in->code == LOOP_FOLD_END && !ended) end_positions(n, folds);
+        ended |= in->code == LOOP_FOLD_END;
+        n->line = in->op ? in->op->line : 0;
+        switch (in->code) {
+        case LOOP_FOLD_BEGIN: folds[i] = cuda_fold_begin(n, in->sink); break;
+        case LOOP_FOLD_PAIRS: cuda_fold_pairs(n, &folds[i]); break;
+        case LOOP_FOLD_END: cuda_fold_end(n, &folds[i]); break;
+        case LOOP_FETCH: print_fetch(n, in); break;
+        case LOOP_HOLD: values[i] = sink_value(n, in->sink); break;
+        case LOOP_LET:
+        case LOOP_LOAD:
+        case LOOP_READ:
+        case LOOP_MAP: print_value(n, in); break;
+        default: write_sink(n, in, values[i], &folds[i]); break;
+        }
     }
+    if (!ended) end_positions(n, folds);
 }
 
 static nest_view view_of(emitter *e, const group *g)
@@ -274,26 +231,23 @@ static void put_shift(emitter *e, pass_layout *l)
         dtypes[e->k->params[l->lead->attr.access.array].elem].size_bytes, l->vector);
 }
 
-void cuda_group(emitter *e, const group *g)
+void print_group(emitter *e, const loop_node *node)
 {
+    const group *g = node->group->group;
     cnest n = {.e = e, .c = e->cuda, .view = view_of(e, g), .slot = words_zero, .repeat = words_zero};
-    bool column_fold;
-    unsigned rows = group_rows(e->survey, g, &column_fold);
+    e->cuda->spread->online = node->group->online;
+    e->cuda->spread->online_count = node->group->online_count;
     declare_results(e, g);
-    pass_layout **layouts = ARENA_ARRAY(e->memory, pass_layout *, g->pass_count + 1);
-    for (int p = 0; p < g->pass_count; p++) {
-        n.view.pass = &g->passes[p];
-        bool fast = pass_is_fast(n.view.pass, rows, column_fold);
-        view_take_layout(&n.view,
-                         layout_find(e->cuda->spread, n.view.pass->loops, n.view.pass->loop_count, rows, fast));
-        layouts[p] = n.view.layout;
-        if (!p) cuda_rows_begin(&n);
-        e->survey->pass_number++;
-        emit_pass(&n);
+    for (const loop_node *p = node->body; p; p = p->next) {
+        n.view.pass = p->pass->pass;
+        n.pass = p->pass;
+        view_take_layout(&n.view, p->pass->layout);
+        if (p == node->body) cuda_rows_begin(&n, node->group);
+        print_pass(&n, p);
     }
     text body = cuda_rows_end(&n);
-    hazard_commit(e);
-    for (int p = 0; p < g->pass_count; p++) put_shift(e, layouts[p]);
+    if (node->waits) put_barrier(e);
+    for (const loop_node *p = node->body; p; p = p->next) put_shift(e, p->pass->layout);
     put(e, "{");
     add_lines(e->out, text_get(&body), e->depth + 1);
     put(e, "}");

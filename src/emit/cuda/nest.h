@@ -1,5 +1,5 @@
 /*
- * One group of passes while it becomes CUDA text: shared by cuda/nest.c (passes), cuda/positions.c and
+ * A group of passes of a loop program while it becomes CUDA text: shared by cuda/nest.c (passes), cuda/positions.c and
  * cuda/chunks.c (loops), cuda/value.c (values), cuda/access.c (addresses), cuda/memory.c (loads and
  * stores) and cuda/fold.c.
  *
@@ -13,41 +13,16 @@
 
 #include "emit/c/nest.h"
 #include "emit/cuda/text.h"
-#include "schedule/view.h"
+#include "loops/spread.h"
 
-enum { FULL_CHUNK = 8 }; /* loads of one chunk that are enough to wait for */
-/* Who makes an access: for each element the thread that has its position; the first thread of those that have its row,
- * or of all; several. */
-typedef enum threads_of_touch { THREADS_OWN, THREADS_LEAD, THREADS_MANY } threads_of_touch;
-
-typedef struct touch { /* of memory that other threads may touch: cuda/hazard.c */
-    int buffer;        /* a kept tile; 0: an array, accessed by op */
-    bool writes;
-    threads_of_touch threads;
-    const tile_op *op;
-    const pass_layout *layout; /* unless MANY; NULL: no loops */
-    place at;
-} touch;
-
-typedef struct hazards {
-    touch *items;
-    int count, capacity;
-} hazards;
-
+enum { FULL_CHUNK = 8 };    /* loads of one chunk that are enough to wait for */
 typedef struct cuda_state { /* of one phase, as it is printed */
     const cuda_target *target;
     spread *spread;        /* what was chosen for it */
     const char **resident; /* by value: the class of a product whose sums stay in registers over a loop; NULL: none */
-    int scans;             /* in registers, emitted so far */
-    value *ahead;          /* loads of the body that come a trip ahead */
-    int ahead_count, ahead_capacity;
+    loop_program program;  /* what is printed */
     bool fold_room, column_room, broadcast_room, online_room; /* shared memory that the text uses */
     int spread_bytes;                                         /* ... of a thread, for stores that are exchanged */
-    hazards hazards, now;        /* since the last barrier; of the item that is being emitted */
-    hazards log;                 /* since the phase began */
-    hazards left;                /* open where a program ends early */
-    bool in_map;                 /* inside a region of single elements */
-    int barriers, loop_barriers; /* counted while emitting; where the loop around began */
 } cuda_state;
 
 typedef enum creg_form { REG_NAME, REG_ELEMENT, REG_WORDS } creg_form;
@@ -64,7 +39,8 @@ typedef struct text_span {
 typedef struct cnest {
     emitter *e;
     cuda_state *c;
-    nest_view view; /* the pass: its layout, its axes, what was met of it */
+    nest_view view;        /* the pass: its layout, its axes, what was met of it */
+    const loop_pass *pass; /* NULL: an access outside of any */
     text level[LEVEL_COUNT];
     text early, late; /* of a chunk: loads before, whole vectors stored after its elements */
     text arrays;      /* registers of early loads: declared for `unroll` chunks */
@@ -119,7 +95,7 @@ const char *cjoin(emitter *e, const char *a, const char *sign, const char *b); /
 void add_lines(text *to, const char *lines, int depth);
 
 /* cuda/nest.c */
-void cuda_group(emitter *e, const group *g);
+void print_group(emitter *e, const loop_node *node);
 /* A nest over the chunks of a layout, for text beside any pass: its guards are set, nothing is put. */
 cnest cuda_nest_of(emitter *e, pass_layout *l);
 int cuda_sink_level(const cnest *n); /* where a pass writes */
@@ -135,7 +111,7 @@ bool cuda_index_is_int(cnest *n, unsigned axes);      /* all positions fit into 
 const char *cuda_index_type(cnest *n, unsigned axes); /* int, or long */
 const char *cuda_inner_threads(const cnest *n);
 /* Declares part (which row this thread takes of those done together) and part_thread, when there are rows. */
-void cuda_rows_begin(cnest *n);
+void cuda_rows_begin(cnest *n, const loop_group *g);
 text cuda_rows_end(cnest *n); /* the loops over rows around what stands on their level */
 
 /* cuda/chunks.c */
@@ -143,8 +119,8 @@ void cuda_chunks(cnest *n);           /* the loops around the chunks of a pass, 
 bool fold_is_guarded(const cnest *n); /* the elements of a chunk are inside `if (in)` */
 
 /* cuda/value.c */
-creg cuda_value(cnest *n, value v, place at);
-creg cuda_compute(cnest *n, value v, place at); /* even if it is kept elsewhere */
+creg cuda_value(cnest *n, value v, place at);      /* that was printed at its place */
+void print_value(cnest *n, const loop_node *node); /* LET, LOAD, READ, MAP */
 void cuda_remember(cnest *n, value v, place at, creg r);
 creg cuda_define(cnest *n, value named, dtype t, int level, const char *words);
 const char *cuda_share(cnest *n, int level, const char *type, const char *words);
@@ -171,8 +147,6 @@ const char *or_zero(emitter *e, const char *condition, const char *words); /* co
 /* cuda/home.c */
 /* A register of a home, or NULL: it is in memory. */
 const char *home_element(cnest *n, value v, place at, bool writes, int *level);
-bool home_is_opened(const emitter *e, int number); /* a chunk of it is taken out before its elements are used */
-bool home_comes_ahead(const emitter *e, value v);  /* it is loaded a trip of the loop before */
 creg home_load(cnest *n, const caddress *a,
                value into); /* a vector to its registers, or in the background to its slot */
 /* The words of this chunk of a tile of 16-bit floats: the name of an array. */
@@ -187,7 +161,6 @@ void home_put_loop(emitter *e, const tile_op *loop, text *body, const value *ahe
 /* cuda/window.c */
 bool window_load(cnest *n, const tile_op *load, place at, creg *out); /* false: it is of no window */
 bool window_fills(const cnest *n, const tile_op *select, place at);   /* its load has the other value outside */
-bool store_spreads(const cnest *n, const tile_op *op);                /* ... and are */
 void store_spread(cnest *n, const caddress *a, const char *words);
 
 /* access_notes.c: what hints are made of; nothing where nobody asks */
@@ -203,7 +176,7 @@ typedef struct cfold {
     bool joined;       /* its exchange was made with that of others */
 } cfold;
 cfold cuda_fold_begin(cnest *n, const sink *s);
-bool cuda_fold_pairs(cnest *n, cfold *f); /* by whole words of a kept tile, all of it done; false: element by element */
+void cuda_fold_pairs(cnest *n, cfold *f);                /* by whole words of a kept tile, all of it done */
 void cuda_folds_join(cnest *n, cfold *folds, int count); /* folds of one kind: one exchange for several */
 void cuda_fold_add(cnest *n, const cfold *f, creg r);
 void cuda_fold_end(cnest *n, const cfold *f);
@@ -214,26 +187,16 @@ bool online_end(cnest *n, const cfold *f);     /* instead of the fold over the t
 creg online_scaled(cnest *n, value v, creg r); /* of a kept tile that was read */
 
 /* cuda/control.c */
-void cuda_block(emitter *e, const tile_block *b);
-void cuda_scalar_op(emitter *e, tile_op *op);
-
-/* cuda/hazard.c */
-void hazard_buffer(emitter *e, int buffer, bool writes);
-void hazard_access(cnest *n, const tile_op *op, place at);
-void hazard_by_many(emitter *e, const tile_op *op); /* read by a product, stored by another thread than its own */
-void hazard_commit(emitter *e); /* after an item's touches are known, before its text: a barrier if they conflict */
+void print_spread_nodes(emitter *e, const loop_node *n);
+void cuda_scalar_op(emitter *e, const tile_op *op);
+const char *barrier_text(emitter *e); /* where all threads of the team meet */
 void put_barrier(emitter *e);
-const char *barrier_text(emitter *e);
-hazards hazards_copy(emitter *e, const hazards *from);
-void hazards_join(emitter *e, hazards *to, const hazards *from);
-/* At the end of the body, whose accesses are in the log from `logged` on. */
-void hazard_loop_ends(emitter *e, const tile_op *loop, int logged);
 
 /* cuda/scan.c */
-void cuda_scan(emitter *e, tile_op *op);
+void print_scan(emitter *e, const loop_node *n);
 
 /* cuda/effect.c */
-void cuda_print(emitter *e, tile_op *op);
+void cuda_print(emitter *e, const tile_op *op);
 const char *cuda_leave_label(const emitter *e); /* where a program that failed goes */
 void cuda_failure(emitter *e, text *to, int line, const char *bad, bool uniform);
 

@@ -1,9 +1,9 @@
 /*
- * One phase of a kernel, run to text. In: a phase of tile IR and a target. Out: its body, and what was chosen for it, in
- * e->cuda.
+ * One phase of a kernel that is spread over threads. In: a phase of tile IR and a target. Out: what was chosen for it and
+ * the program that is built from that, in e->cuda; then, printed, its body.
  *
- * schedule/ sees its passes and kept tiles and chooses, then its text is written. A phase of one program may go on in the
- * last block of the phase before it (cuda_phase_join).
+ * schedule/ sees its passes and kept tiles and chooses, loops/ builds. A phase of one program may go on in the last block of
+ * the phase before it (cuda_phase_join).
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/access_notes.h"
@@ -16,29 +16,22 @@ int64_t cuda_walks(void)
     return walks;
 }
 
-/* Statements of the whole program, in *body. */
-static void put_phase(emitter *e, int phase, text *body)
+void cuda_phase_body(emitter *e, int phase, text *body)
 {
     cuda_state *c = e->cuda;
     walks++;
     e->phase = phase;
-    e->survey->time = e->line = e->survey->pass_number = e->serial = e->survey->dot_room = 0;
+    e->line = e->serial = 0;
     arrays_forget(e);
     c->resident = ARENA_ARRAY(e->memory, const char *, e->k->value_count);
-    c->hazards = c->now = c->log = c->left = (hazards){0};
-    c->in_map = false;
-    c->barriers = c->loop_barriers = 0;
-    c->fold_room = c->column_room = c->broadcast_room = c->online_room = false;
-    c->spread->online_count = 0;
     if (e->notes) e->notes->count = e->notes->from;
     text_clear(body);
     e->out = body;
     e->depth = 3;
-    cuda_block(e, e->k->phases[phase]);
+    print_spread_nodes(e, c->program.first);
 }
 
-static qn_status analyse(emitter *e, int phase, const cuda_target *target, const spread *before, text *body,
-                         qn_error *error)
+static qn_status analyse(emitter *e, int phase, const cuda_target *target, const spread *before, qn_error *error)
 {
     const sched_machine machine = {target->arch, target->multiprocessors, target->shared_bytes, target->checked};
     cuda_state *c = ARENA_NEW(e->memory, cuda_state);
@@ -47,16 +40,16 @@ static qn_status analyse(emitter *e, int phase, const cuda_target *target, const
     c->spread = survey_spread(e->survey, phase, &machine, before);
     for (;;) {
         QN_TRY(spread_decide(e->survey, error));
-        put_phase(e, phase, body);
+        c->program = loops_build_spread(e->survey, phase, e->memory);
         bool wide = c->spread->team.kind == TEAM_LANES && c->spread->team.threads > 32;
-        if (!wide || (!c->barriers && !e->survey->has_assert && !c->broadcast_room)) return QN_OK;
+        if (!wide || (!c->program.barriers && !e->survey->has_assert && !c->program.broadcasts)) return QN_OK;
         c->spread->no_wide = true;
     }
 }
 
-qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error)
+qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, qn_error *error)
 {
-    return analyse(e, phase, target, NULL, body, error);
+    return analyse(e, phase, target, NULL, error);
 }
 
 /* ---- a phase of one program, by the last block of the phase before ---- */
@@ -87,15 +80,15 @@ static bool suits_a_block(const spread *c)
     return true;
 }
 
-qn_status cuda_phase_join(emitter *e, int phase, const cuda_target *target, text *body, bool *joined, qn_error *error)
+qn_status cuda_phase_join(emitter *e, int phase, const cuda_target *target, bool *joined, qn_error *error)
 {
     const spread *before = e->cuda->spread;
     *joined = false;
     if (!has_one_program(e->k, phase) || before->team.kind > TEAM_BLOCK || before->team.block < 32) return QN_OK;
-    QN_TRY(analyse(e, phase, target, NULL, body, error)); /* by itself it would have: */
+    QN_TRY(analyse(e, phase, target, NULL, error)); /* by itself it would have: */
     const team *own = &e->cuda->spread->team;
     if (own->kind > TEAM_BLOCK || (own->kind == TEAM_BLOCK && own->block > 2 * before->team.block)) return QN_OK;
-    QN_TRY(analyse(e, phase, target, before, body, error));
+    QN_TRY(analyse(e, phase, target, before, error));
     *joined = suits_a_block(e->cuda->spread);
     return QN_OK;
 }

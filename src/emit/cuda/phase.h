@@ -8,12 +8,12 @@
 #include "emit/cuda/chained.h"
 #include "emit/cuda/nest.h"
 
-/* Chooses e->cuda for the phase and writes its statements into *body. */
-bool cuda_loops_over_programs(const cuda_state *c); /* fewer teams than programs, perhaps */
-qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, text *body, qn_error *error);
+/* Chooses e->cuda for the phase, its program included. */
+qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, qn_error *error);
 /* The same for a phase of one program that the last block of the phase before, which e->cuda is of, may go on with.
  * *joined false: it cannot. */
-qn_status cuda_phase_join(emitter *e, int phase, const cuda_target *target, text *body, bool *joined, qn_error *error);
+qn_status cuda_phase_join(emitter *e, int phase, const cuda_target *target, bool *joined, qn_error *error);
+void cuda_phase_body(emitter *e, int phase, text *body); /* its statements, once it was chosen */
 
 /* geometry.c: what was decided for a phase, noted as its text is written. The layout's memory is the emitter's, so that
  * what is noted may be pointed at; its target has no gaps. */

@@ -34,17 +34,6 @@ const char *cuda_product_text(cnest *n, unsigned axes, int after)
     return constant == 1 ? factor : arena_print(n->e->memory, "%" PRId64 " * %s", constant, factor);
 }
 
-static int64_t product_number(const cnest *n, unsigned axes)
-{
-    int64_t constant = 1;
-    for (int axis = 0; axis < n->view.layout->loop_count; axis++) {
-        if (!(axes >> axis & 1)) continue;
-        if (n->view.layout->loops[axis] < 0) return -1;
-        constant *= n->view.layout->loops[axis];
-    }
-    return constant;
-}
-
 unsigned cuda_inner_axes(const cnest *n)
 {
     return ((1u << n->view.layout->loop_count) - 1) & ~n->view.layout->row_axes;
@@ -101,32 +90,19 @@ const char *cuda_inner_threads(const cnest *n)
     return l->inner_threads ? arena_print(n->e->memory, "%d", l->inner_threads) : threads_text(n);
 }
 
-void cuda_rows_begin(cnest *n)
+void cuda_rows_begin(cnest *n, const loop_group *g)
 {
+    static const char *const leads[] = {NULL, "thread == 0", "part_thread == 0"};
     const pass_layout *l = n->view.layout;
-    n->row_guard = n->lead = NULL;
-    bool parts = l->inner_threads || l->row_fast;
-    if (!n->view.has_rows) {
-        if (n->c->spread->team.threads != 1) n->lead = "thread == 0";
-        return;
-    }
-    if (!parts) {
-        if (n->c->spread->team.threads != 1) n->lead = "thread == 0";
-        return;
-    }
-    int64_t rows = product_number(n, l->row_axes);
-    if (l->row_fast) {
+    n->lead = leads[g->lead];
+    n->row_guard = g->tests_rows ? "row_in" : NULL;
+    if (!n->view.has_rows || (!l->inner_threads && !l->row_fast)) return;
+    if (l->row_fast)
         cput(n, LEVEL_GROUP, "const int part = thread %% %d, part_thread = thread / %d, part_threads = %s / %d;",
              l->inner_threads, l->inner_threads, threads_text(n), l->inner_threads);
-        n->lead = "part_thread == 0";
-        if (rows < 0 || rows % l->inner_threads) n->row_guard = "row_in";
-    } else {
+    else
         cput(n, LEVEL_GROUP, "const int part = thread / %d, part_thread = thread %% %d;", l->inner_threads,
              l->inner_threads);
-        n->lead = l->inner_threads > 1 ? "part_thread == 0" : NULL;
-        if (rows < 0 || !n->c->spread->team.threads || rows % (n->c->spread->team.threads / l->inner_threads))
-            n->row_guard = "row_in";
-    }
 }
 
 text cuda_rows_end(cnest *n)
@@ -211,21 +187,13 @@ void cuda_set_guards(cnest *n)
     emitter *e = n->e;
     const pass_layout *l = n->view.layout;
     unsigned axes = cuda_inner_axes(n);
-    const char *name = position_name(n, axes);
-    int64_t count = product_number(n, axes);
-    int inner = l->row_fast        ? n->c->spread->team.threads / MAXIMUM(l->inner_threads, 1)
-                : l->inner_threads ? l->inner_threads
-                                   : n->c->spread->team.threads;
-    bool exact = count >= 0 && l->repeats && inner && (int64_t)l->repeats * inner * l->vector == count;
-    const char *all = cuda_product_text(n, axes, -1);
-    if (count < 0 && cuda_index_is_int(n, axes)) all = arena_print(e->memory, "(int)(%s)", all);
-    n->chunk_guard = exact ? n->row_guard : cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, all));
-    int64_t last = l->loops[last_axis(n, axes)];
-    int64_t divisor = count >= 0 ? count : last >= 0 ? last : facts_of(e->facts, (value)-last).divisor;
-    bool even = divisor % l->vector == 0;
-    n->element_guard = even ? NULL : arena_print(e->memory, "%s + v < %s", name, cuda_product_text(n, axes, -1));
+    const char *name = position_name(n, axes), *all = cuda_product_text(n, axes, -1), *count = all;
+    bool narrow = cuda_index_is_int(n, axes), chunks, elements;
+    layout_tests(e->survey, l, false, &chunks, &elements);
+    if (layout_count_of(l, axes) < 0 && narrow) all = arena_print(e->memory, "(int)(%s)", all);
+    n->chunk_guard = chunks ? cjoin(e, n->row_guard, "&&", arena_print(e->memory, "%s < %s", name, all)) : n->row_guard;
+    n->element_guard = elements ? arena_print(e->memory, "%s + v < %s", name, count) : NULL;
     if (!l->shifted) return;
-    bool narrow = cuda_index_is_int(n, axes);
     n->chunk_guard = arena_print(e->memory, "%s < %s && %s > -%d", name, all, name, l->vector);
     n->element_guard = narrow ? arena_print(e->memory, "(unsigned)(%s + v) < (unsigned)%s", name, all)
                               : arena_print(e->memory, "(unsigned long)(%s + v) < (unsigned long)(%s)", name, all);

@@ -8,7 +8,6 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/nest.h"
-#include "emit/cuda/phase.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,8 +21,9 @@ static const char *inside_text(emitter *e, const cnest *n)
     return n->in;
 }
 
-static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
+static void scan_registers(emitter *e, const loop_node *node, pass_layout *l)
 {
+    const tile_op *op = node->op;
     value v = op->results[0];
     dtype elem = tile_type_of(e->k, v).elem;
     fold_kind fold = op->attr.fold;
@@ -90,11 +90,10 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
     }
     put(e, "{");
     e->depth++;
-    if (block) { /* no thread may still read what a scan before this one left there */
+    if (block) {
         put(e, "__shared__ %s scan_parts[%d];", c, l->repeats * (team->block / 32));
         put(e, "const int scan_warps = (int)blockDim.x / 32;");
-        bool again = e->cuda->scans++ || e->cuda->spread->nesting > 1 || cuda_loops_over_programs(e->cuda);
-        if (again) put(e, "__syncthreads();");
+        if (node->number[1]) put(e, "__syncthreads();");
     }
     add_lines(e->out, text_get(&lines), e->depth);
     e->depth--;
@@ -108,7 +107,7 @@ static void scan_registers(emitter *e, const tile_op *op, pass_layout *l)
 /* ---- in memory ---- */
 
 /* Lines go over the warps of the team (or the team itself, when it is a part of a warp). */
-static void scan_memory(emitter *e, tile_op *op)
+static void scan_memory(emitter *e, const tile_op *op)
 {
     value v = op->results[0];
     tile_type type = tile_type_of(e->k, v);
@@ -158,16 +157,13 @@ static void scan_memory(emitter *e, tile_op *op)
     put(e, "}");
 }
 
-void cuda_scan(emitter *e, tile_op *op)
+void print_scan(emitter *e, const loop_node *n)
 {
-    int number = buffer_for(e->survey, op->results[0]);
+    tile_type type = tile_type_of(e->k, n->op->results[0]);
     int64_t loops[MAX_RANK];
-    buffer_touch(e, number);
-    if (scan_is_row(e->survey, op, loops) && e->cuda->spread->kept[number].kind == HOME_REGISTERS) {
-        scan_registers(e, op, layout_find(e->cuda->spread, loops, 1, 0, false));
-        return;
-    }
-    hazard_buffer(e, number, true);
-    hazard_commit(e);
-    scan_memory(e, op);
+    buffer_touch(e, buffer_for(e->survey, n->op->results[0]));
+    if (n->number[0])
+        scan_registers(e, n, layout_find(e->cuda->spread, loops, loops_of(&type, loops), 0, false));
+    else
+        scan_memory(e, n->op);
 }

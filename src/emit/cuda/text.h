@@ -41,15 +41,16 @@ const char *cuda_fold_step(emitter *e, fold_kind fold, dtype t, const char *a, c
  *   void report_failure(report *r, long kind, long line, long p0, long p1, long p2)
  */
 
-/* cuda/dot.c: one ITEM_DOT of the plan. Operands: slices of arrays (dot_operand_is_direct) or kept tiles in shared
+/* cuda/dot.c: a DOT. Operands: slices of arrays (dot_operand_is_direct) or kept tiles in shared
  * memory or scratch, row-major, named by buffer_name; the result is added into its own buffer (already holding the third
  * operand; else the op clears it). All threads of the team call it at once; barriers around it are the caller's. */
-void emit_cuda_dot(emitter *e, tile_op *op);
-void dot_note_reads(emitter *e, value v, tile_op *load); /* of an operand that is a slice: what it is read from */
-/* A FOR that is one deeper product (loop_is_product). */
-void cuda_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot, bool from_zero);
-/* Around another FOR: accumulators that only products add to are in registers meanwhile. leave takes what enter gave. */
-size_t cuda_dot_enter(emitter *e, const tile_op *loop);
-void cuda_dot_leave(emitter *e, const tile_op *loop, size_t place);
+void emit_cuda_dot(emitter *e, const tile_op *op);
+/* A FOR that is one deeper product. */
+void cuda_loop_of_products(emitter *e, const tile_op *loop, const tile_op *dot, bool from_zero);
+/* Sums that only products of a loop add to: from their buffer to registers before it, and back. The type of them, which
+ * is known once the loop is printed, goes before both. */
+void cuda_sums(emitter *e, value result, value argument, bool load);
+void cuda_sums_type(emitter *e, value result);
+void cuda_ask_ahead(emitter *e, const tile_op *loop); /* what is loaded behind a loop of such products */
 
 #endif

@@ -50,8 +50,10 @@ static creg compute_bound(cnest *n, const tile_op *op, place at)
 }
 
 /* A region of scalars, run for each element. */
-static creg compute_map(cnest *n, value v, const tile_op *op, place at)
+static creg compute_map(cnest *n, value v, const loop_node *node)
 {
+    const tile_op *op = node->op;
+    place at = *node->at;
     emitter *e = n->e;
     int level = LEVEL_GROUP;
     const char **before = (const char **)e->value_text;
@@ -72,25 +74,16 @@ static creg compute_map(cnest *n, value v, const tile_op *op, place at)
     }
     text body = {0}, *out = e->out;
     int depth = e->depth;
-    /* Not the region's: what the team has open is neither waited for inside it nor forgotten. */
-    const hazards open = n->c->hazards, now = n->c->now;
-    const bool around = n->c->in_map;
-    n->c->hazards = n->c->now = (hazards){0};
-    n->c->in_map = true;
     e->out = &body;
     e->depth = 0;
     e->value_text = texts;
     put(e, "{");
     e->depth++;
-    cuda_block(e, op->regions[0]);
+    print_spread_nodes(e, node->body);
     const tile_op *yield = op->regions[0]->ops[op->regions[0]->op_count - 1];
     for (int r = 0; r < op->result_count; r++) put(e, "%s = %s;", results[r].words, emit_name(e, yield->operands[r]));
     e->depth--;
     put(e, "}");
-    CHECK(!n->c->hazards.count && !n->c->now.count);
-    n->c->hazards = open;
-    n->c->now = now;
-    n->c->in_map = around;
     e->out = out;
     e->depth = depth;
     e->value_text = before;
@@ -190,43 +183,40 @@ static creg compute_one_plus_tanh(cnest *n, value v, const tile_op *op, int tanh
         arena_print(e->memory, "2 * %s(%s + %s)", need(e, "sigmoid_%s", register_name(t)), x.words, x.words));
 }
 
-creg cuda_compute(cnest *n, value v, place at)
-{
-    emitter *e = n->e;
-    const tile_op *op = tile_def(e->k, v);
-    creg r;
-    int tanh, line = n->line;
-    if (op->line) n->line = op->line;
-    switch (op->code) {
-    case OP_IOTA: r = compute_iota(n, v, op, at); break;
-    case OP_BOUND: r = compute_bound(n, op, at); break;
-    case OP_BROADCAST:
-    case OP_RESHAPE:
-    case OP_PERMUTE: r = cuda_value(n, op->operands[0], place_of_operand(e->survey, op, 0, &at)); break;
-    case OP_LOAD:
-        if (!window_load(n, op, at, &r)) r = cuda_load(n, v, cuda_access(n, op, at), 0);
-        break;
-    case OP_MAP:
-        r = compute_map(n, v, op, at);
-        n->line = line;
-        return r;
-    default:
-        r = is_one_plus_tanh(e->survey, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
-                                                   : compute_elementwise(n, v, op, at);
-        break;
-    }
-    n->line = line;
-    cuda_remember(n, v, at, r);
-    return r;
-}
-
 /* A kept tile from its home, as it was written. */
 static creg read_kept(cnest *n, value v, place at)
 {
     int level;
     const char *home = home_element(n, v, at, false, &level);
-    if (!home) hazard_buffer(n->e, buffer_for(n->e->survey, v), false);
     return home ? (creg){home, level, REG_ELEMENT} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
+}
+
+static creg compute(cnest *n, value v, const tile_op *op, place at)
+{
+    creg r;
+    int tanh;
+    switch (op->code) {
+    case OP_IOTA: return compute_iota(n, v, op, at);
+    case OP_BOUND: return compute_bound(n, op, at);
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE: return cuda_value(n, op->operands[0], place_of_operand(n->e->survey, op, 0, &at));
+    case OP_LOAD: return window_load(n, op, at, &r) ? r : cuda_load(n, v, cuda_access(n, op, at), 0);
+    default:
+        return is_one_plus_tanh(n->e->survey, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
+                                                         : compute_elementwise(n, v, op, at);
+    }
+}
+
+void print_value(cnest *n, const loop_node *node)
+{
+    value v = node->operand;
+    if (node->code == LOOP_MAP)
+        compute_map(n, v, node);
+    else if (node->code == LOOP_READ)
+        cuda_remember(n, v, *node->at, online_scaled(n, v, read_kept(n, v, *node->at)));
+    else
+        cuda_remember(n, v, *node->at, compute(n, v, node->op, *node->at));
 }
 
 creg cuda_value(cnest *n, value v, place at)
@@ -237,9 +227,6 @@ creg cuda_value(cnest *n, value v, place at)
         return (creg){emit_name(e, v), LEVEL_GROUP, tile_is_constant(e->k, v, &constant) ? REG_WORDS : REG_NAME};
     }
     const met_value *met = view_met(&n->view, v, &at);
-    if (met) return *(const creg *)met->of;
-    if (value_is_virtual(e->survey, v)) return cuda_compute(n, v, at);
-    creg r = online_scaled(n, v, read_kept(n, v, at));
-    cuda_remember(n, v, at, r);
-    return r;
+    CHECK(met);
+    return *(const creg *)met->of;
 }

@@ -107,18 +107,11 @@ static void put_window(cnest *n, window *w)
     }
 }
 
-/* Are windows loaded by vectors here? */
-static bool takes_windows(const cnest *n)
-{
-    return n->view.windows && n->view.layout->vector > 1 && !n->element_guard && !n->view.layout->shifted;
-}
-
 bool window_load(cnest *n, const tile_op *load, place at, creg *out)
 {
     int64_t offset;
-    window *w = takes_windows(n) ? window_of(&n->view, load, &at, &offset) : NULL;
+    window *w = n->view.windows ? window_of(&n->view, load, &at, &offset) : NULL;
     if (!w) return false;
-    hazard_access(n, load, at);
     if (!w->name) put_window(n, w);
     *out = (creg){
         arena_print(n->e->memory, "%s[%s][%" PRId64 " * v + %" PRId64 "]", w->name, n->slot, w->step, offset - w->low),
@@ -128,7 +121,7 @@ bool window_load(cnest *n, const tile_op *load, place at, creg *out)
 
 bool window_fills(const cnest *n, const tile_op *select, place at)
 {
-    const tile_op *load = takes_windows(n) ? window_padded_load(n->e->survey, select) : NULL;
+    const tile_op *load = n->view.windows ? window_padded_load(n->e->survey, select) : NULL;
     if (!load) return false;
     int64_t offset;
     place of = place_of_operand(n->e->survey, select, 1, &at);
@@ -136,12 +129,6 @@ bool window_fills(const cnest *n, const tile_op *select, place at)
 }
 
 /* ---- results that begin between vectors ---- */
-
-bool store_spreads(const cnest *n, const tile_op *op)
-{
-    return store_may_spread(&n->view, op) && n->view.layout->spreads && !n->chunk_guard && !n->element_guard &&
-           n->c->spread->team.threads;
-}
 
 /* Neighbouring threads have neighbouring vectors: they exchange elements through shared memory, after which neighbours
  * have neighbouring elements, and each store goes to whole sectors of memory. */

@@ -1,7 +1,7 @@
 /*
- * Where barriers stand in generated CUDA. In: the touches of memory that the threads of a team share, item by item, as
- * they are emitted. Out: a barrier in front of an item that touches what another thread may have touched since the last
- * one, when one of the two writes.
+ * Where barriers stand in the program of a spread. In: the touches of memory that the threads of a team share, item by
+ * item, as they are built. Out: a barrier in front of an item that touches what another thread may have touched since the
+ * last one, when one of the two writes.
  *
  * Memory is a kept tile that is not in registers, or an array that the phase writes. Kept tiles count as a whole. Of two
  * accesses of an array there are three ways to show that nothing has to be waited for: both are the same kind of atomic
@@ -12,7 +12,7 @@
  * Regions of single elements (`map`) hold no memory and no barrier: threads leave their loops at different times.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/nest.h"
+#include "loops/spread_build.h"
 #include "schedule/apart.h"
 #include "passes/facts.h"
 
@@ -26,7 +26,7 @@ enum {
 /* ---- which threads ---- */
 
 /* Does the place run along every loop of the pass? */
-static bool covers(const cnest *n, const place *at, int rank)
+static bool covers(const pass_builder *n, const place *at, int rank)
 {
     unsigned along = 0;
     for (int i = 0; i < rank; i++)
@@ -34,17 +34,17 @@ static bool covers(const cnest *n, const place *at, int rank)
     return along == (1u << n->view.layout->loop_count) - 1;
 }
 
-static bool team_is_one(const emitter *e)
+static bool team_is_one(const spread_builder *b)
 {
-    return e->cuda->spread->team.kind == TEAM_LANES && e->cuda->spread->team.threads == 1;
+    return b->spread->team.kind == TEAM_LANES && b->spread->team.threads == 1;
 }
 
-static void add(emitter *e, touch t)
+static void add(spread_builder *b, touch t)
 {
-    hazards *now = &e->cuda->now;
+    touches *now = &b->now;
     for (int i = 0; i < now->count; i++)
         if (!memcmp(&now->items[i], &t, sizeof(t))) return;
-    ARENA_PUSH(e->memory, now->items, now->count, now->capacity, t);
+    ARENA_PUSH(b->memory, now->items, now->count, now->capacity, t);
 }
 
 static touch touch_of(const tile_op *op, threads_of_touch threads)
@@ -57,45 +57,45 @@ static touch touch_of(const tile_op *op, threads_of_touch threads)
     return t;
 }
 
-void hazard_buffer(emitter *e, int buffer, bool writes)
+void touch_buffer(spread_builder *b, int buffer, bool writes)
 {
-    if (e->cuda->spread->kept[buffer].kind == HOME_REGISTERS) return;
+    if (b->spread->kept[buffer].kind == HOME_REGISTERS) return;
     touch t = touch_of(NULL, THREADS_MANY);
     t.buffer = buffer;
     t.writes = writes;
-    add(e, t);
+    add(b, t);
 }
 
-void hazard_access(cnest *n, const tile_op *op, place at)
+void touch_access(const pass_builder *n, const tile_op *op, place at)
 {
-    emitter *e = n->e;
-    if (!e->survey->written[op->attr.access.array] || team_is_one(e)) return;
+    spread_builder *b = n->b;
+    if (!b->survey->written[op->attr.access.array] || team_is_one(b)) return;
     bool load = op->code == OP_LOAD, loops = n->view.layout && n->view.layout->loop_count;
-    tile_type type = tile_type_of(e->k, load ? op->results[0] : op->operands[0]);
+    tile_type type = tile_type_of(b->survey->k, load ? op->results[0] : op->operands[0]);
     touch t = touch_of(op, THREADS_MANY);
     if (loops && n->view.has_inner && covers(n, &at, type.rank))
         t.threads = THREADS_OWN;
-    else if (!load || (loops && !n->view.has_inner && !n->lead && covers(n, &at, type.rank)))
+    else if (!load || (loops && !n->view.has_inner && !n->leads && covers(n, &at, type.rank)))
         t.threads = THREADS_LEAD;
     if (t.threads != THREADS_MANY) {
         t.layout = loops ? n->view.layout : NULL;
         memcpy(t.at.axis, at.axis, sizeof(at.axis[0]) * (size_t)type.rank);
     }
-    add(e, t);
+    add(b, t);
 }
 
-void hazard_by_many(emitter *e, const tile_op *op)
+void touch_by_many(spread_builder *b, const tile_op *op)
 {
-    if (e->survey->written[op->attr.access.array] && !team_is_one(e)) add(e, touch_of(op, THREADS_MANY));
+    if (b->survey->written[op->attr.access.array] && !team_is_one(b)) add(b, touch_of(op, THREADS_MANY));
 }
 
 /* ---- may two accesses of an array meet? ---- */
 
-static bool commute(const emitter *e, const tile_op *a, const tile_op *b)
+static bool commute(const survey *e, const tile_op *a, const tile_op *b)
 {
     return a->code == OP_ATOMIC && b->code == OP_ATOMIC && a->attr.atomic == b->attr.atomic &&
-           a->attr.atomic != ATOMIC_EXCHANGE && a->attr.atomic != ATOMIC_CAS && !e->survey->uses[a->results[0]] &&
-           !e->survey->uses[b->results[0]];
+           a->attr.atomic != ATOMIC_EXCHANGE && a->attr.atomic != ATOMIC_CAS && !e->uses[a->results[0]] &&
+           !e->uses[b->results[0]];
 }
 
 static bool changes_in(const trips *t, value v)
@@ -104,7 +104,7 @@ static bool changes_in(const trips *t, value v)
 }
 
 /* Is every element that both touch touched by the same thread? */
-static bool same_thread(const emitter *e, const touch *a, const touch *b, const trips *t)
+static bool same_thread(const survey *e, const touch *a, const touch *b, const trips *t)
 {
     if (a->threads == THREADS_MANY || a->threads != b->threads || a->layout != b->layout) return false;
     if (!a->layout) return true; /* thread 0, or the lead of the only row */
@@ -115,12 +115,11 @@ static bool same_thread(const emitter *e, const touch *a, const touch *b, const 
         if (x->kind[axis] != INDEX_SLICE || y->kind[axis] != INDEX_SLICE) continue;
         int loop = a->at.axis[x->result_axis[axis]];
         if (loop == NO_AXIS || loop != b->at.axis[y->result_axis[axis]]) continue;
-        if (!range_of(e->survey, a->op, axis, &r) || !range_of(e->survey, b->op, axis, &s) || r.step != s.step)
-            continue;
+        if (!range_of(e, a->op, axis, &r) || !range_of(e, b->op, axis, &s) || r.step != s.step) continue;
         if (changes_in(t, r.step)) continue;
         if (r.start != s.start || changes_in(t, r.start)) {
             linear each, between;
-            if (!apart_by_trips(e->survey, t, &r.first, &s.first, &each)) continue;
+            if (!apart_by_trips(e, t, &r.first, &s.first, &each)) continue;
             between = relate_add(s.first, r.first, -1);
             if (between.bad || between.count || between.constant || each.count || each.constant) continue;
         }
@@ -129,7 +128,7 @@ static bool same_thread(const emitter *e, const touch *a, const touch *b, const 
     return known == (1u << a->layout->loop_count) - 1;
 }
 
-static bool conflict_of(const emitter *e, const touch *a, const touch *b, const trips *t)
+static bool conflict_of(const survey *e, const touch *a, const touch *b, const trips *t)
 {
     if (!a->writes && !b->writes) return false;
     if (a->buffer || b->buffer) return a->buffer == b->buffer;
@@ -137,71 +136,59 @@ static bool conflict_of(const emitter *e, const touch *a, const touch *b, const 
     bool atomic = a->op->code == OP_ATOMIC || b->op->code == OP_ATOMIC;
     if ((!atomic || !a->layout) && same_thread(e, a, b, t)) return false;
     for (int axis = 0; axis < a->op->attr.access.rank; axis++)
-        if (axis_is_apart(e->survey, a->op, b->op, axis, t)) return false;
+        if (axis_is_apart(e, a->op, b->op, axis, t)) return false;
     return true;
 }
 
 /* ---- barriers ---- */
 
-const char *barrier_text(emitter *e)
+void touches_stop(spread_builder *b)
 {
-    const team *team = &e->cuda->spread->team;
-    if (team->kind == TEAM_LANES) return team->threads == 1 ? "" : "__syncwarp(team_mask);";
-    if (team->kind == TEAM_BLOCK) return "__syncthreads();";
-    if (team->kind == TEAM_CLUSTER)
-        return arena_print(e->memory, "cluster_meet(met), %s();", need(e, "cluster_barrier"));
-    return arena_print(e->memory, "%s(team_word, team_blocks);", need(e, "grid_barrier"));
+    CHECK(!b->in_map);
+    b->open.count = 0;
+    b->barriers++;
 }
 
-void put_barrier(emitter *e)
-{
-    cuda_state *c = e->cuda;
-    CHECK(!c->in_map);
-    c->hazards.count = 0;
-    c->barriers++;
-    if (*barrier_text(e)) put(e, "%s", barrier_text(e));
-}
-
-static int count_of_array(const hazards *h, int array)
+static int count_of_array(const touches *h, int array)
 {
     int count = 0;
     for (int i = 0; i < h->count; i++) count += !h->items[i].buffer && h->items[i].op->attr.access.array == array;
     return count;
 }
 
-void hazard_commit(emitter *e)
+void touches_commit(spread_builder *b, loop_node *item)
 {
-    cuda_state *c = e->cuda;
     const trips same = {0};
     bool conflict = false;
-    for (int i = 0; i < c->now.count && !conflict; i++) {
-        const touch *now = &c->now.items[i];
-        for (int k = 0; k < c->hazards.count && !conflict; k++)
-            conflict = conflict_of(e, &c->hazards.items[k], now, &same);
-        if (!now->buffer && now->writes && count_of_array(&c->hazards, now->op->attr.access.array) > MOST_OPEN)
+    for (int i = 0; i < b->now.count && !conflict; i++) {
+        const touch *now = &b->now.items[i];
+        for (int k = 0; k < b->open.count && !conflict; k++)
+            conflict = conflict_of(b->survey, &b->open.items[k], now, &same);
+        if (!now->buffer && now->writes && count_of_array(&b->open, now->op->attr.access.array) > MOST_OPEN)
             conflict = true;
     }
-    if (conflict) put_barrier(e);
-    hazards_join(e, &c->hazards, &c->now);
-    for (int i = 0; i < c->now.count; i++)
-        ARENA_PUSH(e->memory, c->log.items, c->log.count, c->log.capacity, c->now.items[i]);
-    c->now.count = 0;
+    item->waits = conflict;
+    if (conflict) touches_stop(b);
+    touches_join(b, &b->open, &b->now);
+    for (int i = 0; i < b->now.count; i++)
+        ARENA_PUSH(b->memory, b->log.items, b->log.count, b->log.capacity, b->now.items[i]);
+    b->now.count = 0;
 }
 
-hazards hazards_copy(emitter *e, const hazards *from)
+touches touches_copy(spread_builder *b, const touches *from)
 {
-    hazards to = {0};
-    hazards_join(e, &to, from);
+    touches to = {0};
+    touches_join(b, &to, from);
     return to;
 }
 
-void hazards_join(emitter *e, hazards *to, const hazards *from)
+void touches_join(spread_builder *b, touches *to, const touches *from)
 {
     int before = to->count;
     for (int i = 0; i < from->count; i++) {
         bool known = false;
         for (int k = 0; k < before && !known; k++) known = !memcmp(&to->items[k], &from->items[i], sizeof(touch));
-        if (!known) ARENA_PUSH(e->memory, to->items, to->count, to->capacity, from->items[i]);
+        if (!known) ARENA_PUSH(b->memory, to->items, to->count, to->capacity, from->items[i]);
     }
 }
 
@@ -217,27 +204,29 @@ static void mark_inside(tile_kernel *k, tile_block *b, tile_op *op, void *contex
         for (int i = 0; i < op->regions[r]->arg_count; i++) inside[op->regions[r]->args[i]] = true;
 }
 
-void hazard_loop_ends(emitter *e, const tile_op *loop, int logged)
+void touches_loop_ends(spread_builder *b, const tile_op *loop, int logged)
 {
-    cuda_state *c = e->cuda;
+    const survey *e = b->survey;
     bool wrote = false, buffers = false, arrays = false, conflict;
-    if (c->log.count == logged) return; /* all that is open was there before */
-    for (int i = 0; i < c->hazards.count; i++) {
-        const touch *t = &c->hazards.items[i];
+    if (b->log.count == logged) return; /* all that is open was there before */
+    for (int i = 0; i < b->open.count; i++) {
+        const touch *t = &b->open.items[i];
         arrays |= !t->buffer;
         buffers |= t->buffer != 0;
         wrote |= t->buffer && t->writes;
     }
-    conflict = wrote || (buffers && c->barriers != c->loop_barriers);
+    conflict = wrote || (buffers && b->barriers != b->loop_barriers);
     if (!conflict && arrays) {
         bool *inside = ARENA_ARRAY(e->memory, bool, e->k->value_count);
         for (int r = 0; r < loop->region_count; r++)
             tile_walk((tile_kernel *)e->k, loop->regions[r], mark_inside, inside);
         const trips later = {loop, inside};
-        conflict = c->log.count - logged > MOST_IN_LOOP;
-        for (int i = 0; i < c->hazards.count && !conflict; i++)
-            for (int k = logged; k < c->log.count && !conflict && !c->hazards.items[i].buffer; k++)
-                conflict = conflict_of(e, &c->hazards.items[i], &c->log.items[k], &later);
+        conflict = b->log.count - logged > MOST_IN_LOOP;
+        for (int i = 0; i < b->open.count && !conflict; i++)
+            for (int k = logged; k < b->log.count && !conflict && !b->open.items[i].buffer; k++)
+                conflict = conflict_of(e, &b->open.items[i], &b->log.items[k], &later);
     }
-    if (conflict) put_barrier(e);
+    if (!conflict) return;
+    spread_add(b, LOOP_BARRIER, NULL);
+    touches_stop(b);
 }
