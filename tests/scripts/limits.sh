@@ -14,7 +14,7 @@ cd "$work" || exit 1
 passed=0
 failed=0
 memory=2000000 # kB; the address space of a sanitized build is no measure
-(ulimit -v "$memory" && "$quern" help >/dev/null 2>&1) || memory=unlimited
+{ (ulimit -v "$memory" && "$quern" help >/dev/null 2>&1) || memory=unlimited; } 2>/dev/null
 
 # try EXIT_CODE TEXT ARGUMENTS...: the command ends so within 60 s, and says the text.
 try() {
@@ -34,16 +34,18 @@ try() {
 }
 # lines COUNT TEXT: with @ counting from 0, # from 1 and ~ from 0 to 6 again and again.
 lines() { awk -v n="$1" -v f="$2" 'BEGIN { for (i = 0; i < n; i++) { s = f; gsub(/@/, i, s); gsub(/#/, i + 1, s); gsub(/~/, i % 7, s); print s } }'; }
+few=$(((${QUERN_SLOW:-1} + 3) / 4)) # shorter under the slower sanitizer
+[ "$few" = 1 ] || echo "note: limits: programs of 1/$few of the usual length under a sanitizer"
 scalar='kernel k(in i32 x[n], out i32 y[n]) launch (n) { i32 s = x[program(0)];'
 tiles='kernel k(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B)) { int i = program(0) * B; tile float s = x[i : B];'
 of_call='kernel k(in float x[n], out float y[n]) launch (n) { y[program(0)] = '
 
 # ---- statements ----
-{ echo "$tiles"; lines 10000 's = s * 0.~5 - x[i : B] * ~;'; echo 'y[i : B] = s; }'; } >statements.qn
-{ echo "$scalar"; lines 4000 'if (s > @) s = s + 1;'; echo 'y[program(0)] = s; }'; } >branches.qn
-{ echo "$scalar"; lines 2000 'i32 a@ = s + 1;'; lines 2000 'if (s > @) a@ = s;'; echo 'y[program(0)] = s + a7; }'; } >variables.qn
-{ echo "$scalar"; lines 4000 'if (s == @) return; s = s + 1;'; echo 'y[program(0)] = s; }'; } >returns.qn
-{ echo 'float f(float s) {'; lines 4000 'if (s > @) s = s + 1;'; echo "return s; } $tiles y[i : B] = f(s); }"; } >by_element.qn
+{ echo "$tiles"; lines $((10000 / few)) 's = s * 0.~5 - x[i : B] * ~;'; echo 'y[i : B] = s; }'; } >statements.qn
+{ echo "$scalar"; lines $((4000 / few)) 'if (s > @) s = s + 1;'; echo 'y[program(0)] = s; }'; } >branches.qn
+{ echo "$scalar"; lines $((2000 / few)) 'i32 a@ = s + 1;'; lines $((2000 / few)) 'if (s > @) a@ = s;'; echo 'y[program(0)] = s + a7; }'; } >variables.qn
+{ echo "$scalar"; lines $((4000 / few)) 'if (s == @) return; s = s + 1;'; echo 'y[program(0)] = s; }'; } >returns.qn
+{ echo 'float f(float s) {'; lines $((4000 / few)) 'if (s > @) s = s + 1;'; echo "return s; } $tiles y[i : B] = f(s); }"; } >by_element.qn
 { echo 'kernel k(in float x[n], out float y[n], out float z[n], const int B = 64) launch (cdiv(n, B)) { int i = program(0) * B; tile float s = x[i : B];'
   lines 100 's = s * s + s;'; echo 'y[i : B] = s; z[i : B] = s / sum(s); }'; } >shared.qn
 { echo "$tiles"; lines 90000 's = s * 0.5 + @ * x[i : B];'; echo 'y[i : B] = s; }'; } >too_many.qn

@@ -3,6 +3,7 @@
  * bytes changed, cut, doubled and exchanged. No fuzzer is needed; tools/fuzz runs the same function for long.
  * QUERN_FUZZ=PERCENT runs more or fewer of the changes, QUERN_FUZZ_SEED=NUMBER others. SPDX-License-Identifier: MIT
  */
+#include "share.h"
 #include "test.h"
 
 #include "fuzz/fuzz_data.c"
@@ -85,7 +86,7 @@ TEST(mutations)
 {
     const char *percent = getenv("QUERN_FUZZ"), *other = getenv("QUERN_FUZZ_SEED");
     if (other) state ^= mix64(strtoull(other, NULL, 10));
-    int count = percent ? MAXIMUM(MUTATIONS * atoi(percent) / 100, 1) : MUTATIONS;
+    int count = percent ? MAXIMUM(MUTATIONS * atoi(percent) / 100, 1) : count_from("QUERN_FUZZ", "changes", MUTATIONS);
     char *data = malloc(SIZE_LIMIT_BYTES + 64);
     for (int i = 0; i < count && seed_count; i++) {
         const seed *from = &seeds[below((size_t)seed_count)];

@@ -6,6 +6,7 @@
  */
 #include "base/base.h"
 #include "own_file.h"
+#include "share.h"
 #include "test.h"
 
 #include <quern/nn.h>
@@ -100,18 +101,20 @@ static void expect_chain(const char *device, qn_mode mode, chain_kind kind, int 
 
 TEST(chains)
 {
+    int shorter = share_of_few("steps of a chain");
     for (int kind = 0; kind < CHAIN_KINDS; kind++) {
-        expect_chain("ref", QN_FUSED, (chain_kind)kind, kind == FOLDS || kind == PRODUCTS ? 400 : 1500);
-        expect_chain("ref", QN_EAGER, (chain_kind)kind, 200);
-        expect_chain("ref", QN_STRICT, (chain_kind)kind, 200);
+        expect_chain("ref", QN_FUSED, (chain_kind)kind, (kind == FOLDS || kind == PRODUCTS ? 400 : 1500) / shorter);
+        expect_chain("ref", QN_EAGER, (chain_kind)kind, 200 / shorter);
+        expect_chain("ref", QN_STRICT, (chain_kind)kind, 200 / shorter);
     }
-    expect_chain("cpu", QN_FUSED, CHEAP, 3000);
+    expect_chain("cpu", QN_FUSED, CHEAP, 3000 / shorter);
 }
 
 TEST(long_chains)
 {
-    expect_chain("ref", QN_FUSED, CHEAP, 20000);
-    expect_chain("ref", QN_FUSED, VIEWS, 20000);
+    int length = 20000 / share_of_few("steps of a chain");
+    expect_chain("ref", QN_FUSED, CHEAP, length);
+    expect_chain("ref", QN_FUSED, VIEWS, length);
 }
 
 /* The gradient of sin of sin of ... */
@@ -134,8 +137,9 @@ static void expect_gradient(int length, bool checkpoints)
 
 TEST(gradients)
 {
-    expect_gradient(800, false);
-    expect_gradient(800, true);
+    int length = 800 / share_of_few("steps of a chain");
+    expect_gradient(length, false);
+    expect_gradient(length, true);
 }
 
 /* Loops of a tensor function are unrolled. */
@@ -294,7 +298,7 @@ TEST(many_ways_through_programs)
 {
     qn_error error;
     if (!context) EXPECT(!qn_context_open(NULL, &context, &error));
-    for (int i = 0; i < COUNT(programs); i++) {
+    for (int i = 0; i < COUNT(programs); i += share_of_few("programs")) {
         text source = {0};
         text_add(&source, programs[i][0]);
         for (int step = 1; step <= 60; step++)

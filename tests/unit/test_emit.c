@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "emitted.h"
+#include "share.h"
 
 #define PROGRAMS QUERN_ROOT "/tests/programs/"
 
@@ -135,7 +136,7 @@ static void run_all(dtype t, int from, int to, int each, int first)
     const char *only = environment_get("QUERN_ONLY");
     /* Their scalar functions take float: a double argument would narrow (E213). */
     static const char *const float_only[] = {"softmax_batched", "linear_act", "lora", "bias_act"};
-    for (int i = first; i < COUNT(runs); i += each) {
+    for (int i = first; i < COUNT(runs); i += each * share_of_few("programs")) {
         char settings[256], path[512];
         bool generic = is_generic(runs[i].kernel), skip = only && strcmp(only, runs[i].kernel);
         for (int f = 0; f < COUNT(float_only); f++) skip |= t == DT_F64 && !strcmp(float_only[f], runs[i].kernel);
@@ -173,7 +174,7 @@ TEST(programs_16_bits)
 TEST(features_of_the_language)
 {
     const char *only = environment_get("QUERN_ONLY");
-    for (int i = 0; i < COUNT(features); i++) {
+    for (int i = 0; i < COUNT(features); i += share_of_few("programs")) {
         if (only && strcmp(only, features[i].kernel)) continue;
         run_case(QUERN_ROOT "/tests/text/c/features.qn", features[i].kernel, features[i].settings, VIEW_FACTS,
                  VIEW_FACTS);

@@ -7,6 +7,7 @@
 #include "device/cuda/cubin.h"
 #include "device/cuda/nvrtc.h"
 #include "ir/tile.h"
+#include "share.h"
 #include "test.h"
 
 #include <math.h>
@@ -138,7 +139,7 @@ TEST(every_residue)
 {
     EXPECT(is_fed("plain", "M=65 N=72 K=136 T=bf16"));
     static const int64_t shapes[][3] = {{1, 8, 8}, {64, 64, 64}, {65, 72, 136}, {130, 200, 72}, {7, 64, 0}};
-    for (int i = 0; i < COUNT(shapes); i++)
+    for (int i = 0; i < COUNT(shapes); i += share_of_few("shapes"))
         run_plain("plain", DT_BF16, DT_BF16, false, false, shapes[i][0], shapes[i][1], shapes[i][2]);
     run_plain("plain", DT_F16, DT_F16, false, false, 65, 72, 136);
 }
@@ -149,7 +150,7 @@ TEST(tf32_and_types_of_a_byte)
     static const int64_t shapes[][3] = {{1, 4, 4}, {64, 64, 32}, {65, 72, 68}, {130, 201, 36}, {7, 64, 0}};
     EXPECT(is_fed("rounded", "M=65 N=72 K=136"));
     scale = 1 - 0x1p-13;
-    for (int i = 0; i < COUNT(shapes); i++)
+    for (int i = 0; i < COUNT(shapes); i += share_of_few("shapes"))
         run_plain("rounded", DT_F32, DT_F32, false, true, shapes[i][0], shapes[i][1], shapes[i][2]);
     scale = 1;
     EXPECT(is_fed("integers", "M=65 N=72 K=144"));
@@ -168,7 +169,7 @@ TEST(what_is_taken)
     EXPECT(strstr(words, "> b_ring, along columns"));
     free(words);
     static const int64_t shapes[][3] = {{1, 1, 1}, {66, 72, 136}, {65, 67, 131}, {130, 200, 64}, {64, 64, 0}};
-    for (int i = 0; i < COUNT(shapes); i++)
+    for (int i = 0; i < COUNT(shapes); i += share_of_few("shapes"))
         run_plain("converted", DT_F32, DT_F32, false, false, shapes[i][0], shapes[i][1], shapes[i][2]);
 }
 
@@ -189,7 +190,7 @@ TEST(in_turns)
     free(words);
     static const int64_t shapes[][3] = {{1, 8, 8}, {130, 200, 456}, {1600, 1400, 136}, {256, 128, 0}};
     turns = 1;
-    for (int i = 0; i < COUNT(shapes); i++)
+    for (int i = 0; i < COUNT(shapes); i += share_of_few("shapes"))
         run_plain("taking_turns", DT_BF16, DT_BF16, false, false, shapes[i][0], shapes[i][1], shapes[i][2]);
     turns = 0;
 }

@@ -8,6 +8,7 @@
 #include "device/cuda/cubin.h"
 #include "device/cuda/nvrtc.h"
 #include "ir/tile.h"
+#include "share.h"
 #include "test.h"
 
 #include <quern/nn.h>
@@ -197,19 +198,19 @@ TEST(windows_of_channels)
     EXPECT(walks_windows("halves", settings, COUNT(settings))); /* from a copy that has its channels last */
     EXPECT(walks_windows("turned", settings, COUNT(settings))); /* moved elements of a product, added up */
     EXPECT(!walks_windows("last", odd, COUNT(odd)) && !walks_windows("halves", odd, COUNT(odd)));
-    for (int i = 0; i < COUNT(windows); i++) compare(&windows[i], FORWARD);
+    for (int i = 0; i < COUNT(windows); i += share_of_few("windows")) compare(&windows[i], FORWARD);
     compare(&windows[0], BY_IMAGE);
     compare(&windows[8], BY_IMAGE);
 }
 
 TEST(convolutions)
 {
-    for (int i = 0; i < COUNT(cases); i++) compare(&cases[i], FORWARD);
+    for (int i = 0; i < COUNT(cases); i += share_of_few("convolutions")) compare(&cases[i], FORWARD);
 }
 
 TEST(gradients)
 {
-    for (int i = 0; i < COUNT(cases); i += 3)
+    for (int i = 0; i < COUNT(cases); i += 3 * share_of_few("convolutions"))
         for (int what = BY_IMAGE; what <= BY_WEIGHT; what++) compare(&cases[i], (wanted)what);
 }
 

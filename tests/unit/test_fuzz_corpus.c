@@ -7,6 +7,7 @@
  */
 #include "test.h"
 #include "instance.h"
+#include "share.h"
 
 #include "fuzz/fuzz_parse.c"
 #include "fuzz/tokens.h"
@@ -52,7 +53,7 @@ static void read_folder(void)
 static int share(int count)
 {
     const char *percent = environment_get("QUERN_FUZZ");
-    return percent ? MAXIMUM(count * atoi(percent) / 100, 1) : count;
+    return percent ? MAXIMUM(count * atoi(percent) / 100, 1) : count_from("QUERN_FUZZ", "changes", count);
 }
 
 static const char *const words[] = {"(",

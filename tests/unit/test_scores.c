@@ -13,6 +13,7 @@
 #include "fuse/fuse.h"
 #include "on_devices.h"
 #include "passes/passes.h"
+#include "share.h"
 
 #include <math.h>
 #include <quern/workbench.h>
@@ -185,7 +186,7 @@ static int64_t elements(qn_tensor t)
 
 static void agree(void)
 {
-    for (int i = 0; i < COUNT(cases); i++) {
+    for (int i = 0; i < COUNT(cases); i += share_of_few("cases of attention")) {
         const attention_case *c = &cases[i];
         qn_tape *truth = NULL, *fast = NULL;
         if (strcmp(where, "ref") == 0 && !c->on_ref) continue; /* slow: one case of each kind of loop */
@@ -228,7 +229,7 @@ static void agree(void)
 TEST(scores_are_not_stored)
 {
     for (int gpu = 0; gpu < 2; gpu++)
-        for (int i = 0; i < COUNT(cases); i++) {
+        for (int i = 0; i < COUNT(cases); i += share_of_few("cases of attention")) {
             const attention_case *c = &cases[i];
             int64_t scores = (int64_t)c->batch * c->heads * c->rows * c->columns;
             if (scores < 4000) continue;
@@ -290,7 +291,7 @@ TEST(heads_run_on_the_matrix_units)
     nvrtc *compiler = nvrtc_new();
     bool compiles = nvrtc_ready(compiler, &error) == QN_OK;
     if (!compiles) printf("note: skipped the compiler's word: %s\n", error.message);
-    for (int i = 0; i < COUNT(cases); i++) {
+    for (int i = 0; i < COUNT(cases); i += share_of_few("cases of attention")) {
         const attention_case *c = &cases[i];
         if (strncmp(c->name, "matrix units", 12) != 0) continue;
         tape_open();
@@ -346,7 +347,7 @@ TEST(statistics_come_with_the_output)
     qn_plan *plan = NULL;
     qn_plan_facts facts = {0};
     qn_tensor results[RESULTS];
-    for (int i = 0; i < COUNT(cases); i++)
+    for (int i = 0; i < COUNT(cases); i += share_of_few("cases of attention"))
         if (!strcmp(cases[i].name, "matrix units, one block")) c = &cases[i];
     if (qn_tape_new(context, "emu", &fast, &error)) {
         printf("note: skipped: %s\n", error.message);
