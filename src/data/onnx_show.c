@@ -16,6 +16,7 @@
 #define FILE_LIMIT_BYTES ((size_t)2 << 30) /* protobuf's own */
 enum { BOX_WIDTH = 190, LINE = 15, GAP_X = 24, GAP_Y = 44, MARGIN = 24, MOST_LETTERS = 30, MOST_PARAMETERS = 4 };
 enum { MOST_LINES = MOST_PARAMETERS + 2 };
+#define LEAST_SCALE 0.33 /* below it letters of 12 pixels are mere dots */
 
 typedef struct box {
     const char *look; /* its class of the style */
@@ -245,12 +246,14 @@ void onnx_picture(const onnx_graph *g, text *out)
                "fill: #555 }\n"
                "path { fill: none; stroke: #8795a8; stroke-width: 1.5 } .node { fill: #eef3fb; stroke: #4a6fa5 }\n"
                ".input { fill: #fff7e0; stroke: #b58900 } .output { fill: #e9f7ec; stroke: #3a8a4d }\n"
-               "svg { max-width: 100%%; height: auto } #sheet { fill: #fff }\n"
-               "@media (prefers-color-scheme: dark) { #sheet { fill: #14171a } text { fill: #e6e8ea } .small { fill: "
+               "svg { max-width: 100%%; height: auto } svg:root { min-width: %.0fpx; background: #fff } #sheet { fill: "
+               "#fff }\n" /* on a small screen it scrolls before it is too small to read */
+               "@media (prefers-color-scheme: dark) { svg:root { background: #14171a } #sheet { fill: #14171a } text { "
+               "fill: #e6e8ea } .small { fill: "
                "#9aa3ad }\n"
                ".node { fill: #1e2a3a } .input { fill: #3a3010 } .output { fill: #15301d } }\n"
                "</style>\n<rect id=\"sheet\" width=\"100%%\" height=\"100%%\"/>\n<title>",
-               p.width, p.height, p.width, p.height);
+               p.width, p.height, p.width, p.height, LEAST_SCALE * p.width);
     add_page(out, *g->name ? harmless(g, g->name) : "an ONNX model");
     text_add(out, "</title>\n");
     draw_lines(&p);

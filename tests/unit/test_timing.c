@@ -129,6 +129,21 @@ TEST(few_rounds)
     EXPECT(compare_rounds(&a, &b, 0.01).verdict == QN_AMBIGUOUS);
 }
 
+/* The base became slower after the other one had ended: the table must not call the one with the lower median slower. */
+TEST(verdicts_follow_the_medians)
+{
+    int rounds[60];
+    double base[60], mine[20];
+    for (int i = 0; i < 60; i++) rounds[i] = i, base[i] = i < 20 ? 300 : 401;
+    for (int i = 0; i < 20; i++) mine[i] = 395;
+    qn_bench_time a = {.samples_ns = base, .sample_rounds = rounds, .sample_count = 60, .median_ns = 401};
+    qn_bench_time b = {.samples_ns = mine, .sample_rounds = rounds, .sample_count = 20, .median_ns = 395};
+    EXPECT(compare_rounds(&a, &b, 0.01).verdict == QN_AMBIGUOUS);
+    EXPECT(compare_rounds(&b, &a, 0.01).verdict == QN_AMBIGUOUS);
+    b.median_ns = 410;
+    EXPECT(compare_rounds(&a, &b, 0.01).verdict == QN_SLOWER);
+}
+
 TEST(another_clock_is_no_other_speed)
 {
     double x[40], y[40];
@@ -284,6 +299,6 @@ TEST(slow_and_failing_arms_do_not_hold_the_others)
 
 TEST_MAIN(CASE(interval_of_the_median), CASE(intervals_hold_the_median_as_often_as_they_say),
           CASE(outliers_are_counted_and_kept), CASE(two_peaks_are_told), CASE(neighbours_tell_a_drift), CASE(verdicts),
-          CASE(few_rounds), CASE(another_clock_is_no_other_speed), CASE(the_same_is_not_told_apart),
-          CASE(three_percent_are_found), CASE(a_sleep_reads_as_long_as_it_is), CASE(short_functions_fill_a_sample),
-          CASE(slow_and_failing_arms_do_not_hold_the_others))
+          CASE(few_rounds), CASE(verdicts_follow_the_medians), CASE(another_clock_is_no_other_speed),
+          CASE(the_same_is_not_told_apart), CASE(three_percent_are_found), CASE(a_sleep_reads_as_long_as_it_is),
+          CASE(short_functions_fill_a_sample), CASE(slow_and_failing_arms_do_not_hold_the_others))

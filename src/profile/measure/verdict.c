@@ -55,6 +55,11 @@ qn_bench_comparison compare_rounds(const qn_bench_time *base, const qn_bench_tim
         double least = pairs >= 10 ? margin : pairs >= 3 ? 4 * margin : MAXIMUM(4 * margin, 1);
         c.verdict = pairs >= 2 ? verdict_of(c.ratio_low, c.ratio_high, least) : QN_AMBIGUOUS;
         if (pairs < 3 && c.verdict == QN_SAME) c.verdict = QN_AMBIGUOUS;
+        /* Who ended early has no rounds with the base's later ones: where all samples of both point the other way, the
+         * machine changed meanwhile, and neither is believed. */
+        double medians = mine->median_ns / base->median_ns;
+        if ((c.verdict == QN_FASTER && medians >= 1) || (c.verdict == QN_SLOWER && medians <= 1))
+            c.verdict = QN_AMBIGUOUS;
     }
     heap_free(logs);
     return c;

@@ -145,6 +145,8 @@ static void put_row(const qn_bench_point *p, const qn_bench_variant *v, const sh
         text_add(out, "</small>");
     }
     text_add(out, "</td>");
+    if (shown->benches) html_cell_text(out, p->bench);
+    if (shown->arguments) arguments_cell(p, shown, out);
     html_cell_duration(out, timed ? t->median_ns : NAN);
     comparison_cells(&v->first, out);
     html_cell_number(out, 100 * v->share_of_limit, "%.0f");
@@ -152,10 +154,10 @@ static void put_row(const qn_bench_point *p, const qn_bench_variant *v, const sh
     if (shown->status)
         text_print(out, "<td class=\"%s\">%s</td>", v->status == QN_VARIANT_OK ? "good" : "bad",
                    variant_status_names[v->status]);
-    if (shown->benches) html_cell_text(out, p->bench);
-    if (shown->arguments) arguments_cell(p, shown, out);
     if (shown->baseline) comparison_cells(&v->baseline, out);
-    html_cell_number(out, timed ? 50 * (t->interval_high_ns - t->interval_low_ns) / t->median_ns : NAN, "%.2f");
+    html_cell_number(
+        out, timed && t->sample_count > 1 ? 50 * (t->interval_high_ns - t->interval_low_ns) / t->median_ns : NAN,
+        "%.2f");
     html_cell_duration(out, timed ? t->low_ns : NAN);
     html_cell_duration(out, timed ? t->high_ns : NAN);
     html_cell_number(out, timed ? v->bytes / t->median_ns : NAN, "%.1f");
@@ -207,14 +209,13 @@ static void put_above(const qn_bench_results *r, text *out)
 
 static void put_table(const qn_bench_results *r, text *out)
 {
-    static const char *const before[] = {"variant",       "time",       "against the first",
-                                         "times as fast", "% of limit", "limit"};
+    static const char *const before[] = {"time", "against the first", "times as fast", "% of limit", "limit"};
     static const char *const baselines[] = {"against the baseline", "times as fast"};
     static const char *const after[] = {"± % of it", "20 %",    "80 %",     "GB/s",     "TFLOP/s", "99 % sure",
                                         "error",     "samples", "outliers", "in cache", "MHz"};
-    const char *heads[COUNT(before) + 3 + COUNT(baselines) + COUNT(after)];
+    const char *heads[COUNT(before) + 4 + COUNT(baselines) + COUNT(after)];
     shown_columns shown = {.all = r};
-    int count = COUNT(before);
+    int count = 0;
     for (int i = 0; i < r->point_count; i++) {
         shown.benches |= strcmp(r->points[i].bench, r->points[0].bench) != 0;
         shown.arguments |= strcmp(r->points[i].arguments, r->points[0].arguments) != 0;
@@ -225,10 +226,12 @@ static void put_table(const qn_bench_results *r, text *out)
         }
     }
     if (shown.arguments && !shown.benches && r->points[0].setting_count) shown.like = &r->points[0];
-    memcpy(heads, before, sizeof(before));
-    if (shown.status) heads[count++] = "status";
-    if (shown.benches) heads[count++] = "bench";
+    heads[count++] = "variant";
+    if (shown.benches) heads[count++] = "bench"; /* what tells rows of one name apart, before what was measured */
     if (shown.arguments) heads[count++] = "arguments";
+    memcpy(heads + count, before, sizeof(before));
+    count += COUNT(before);
+    if (shown.status) heads[count++] = "status";
     if (shown.baseline) memcpy(heads + count, baselines, sizeof(baselines));
     count += shown.baseline ? COUNT(baselines) : 0;
     memcpy(heads + count, after, sizeof(after));
@@ -507,19 +510,6 @@ static void put_roofline(const qn_bench_results *r, text *out)
     arena_free(memory);
 }
 
-/* ---- hints ---- */
-
-static void put_hints(const bench_extras *extras, text *out)
-{
-    enum { MOST = 20 };
-    html_open_section(out, "hints", "Hints",
-                      "The two best about each variant, at the point where they weigh most, the largest gain first.");
-    for (int i = 0; i < MINIMUM(extras->hint_count, MOST); i++) text_add(out, extras->hints[i].words);
-    if (extras->hint_count > MOST)
-        text_print(out, "<p class=\"about\">and %d smaller ones</p>\n", extras->hint_count - MOST);
-    html_close_section(out);
-}
-
 /* ---- data ---- */
 
 enum { MOST_SAMPLES = 2000 }; /* of a variant; the page has the quantiles of all */
@@ -556,7 +546,7 @@ qn_status bench_report_write(const qn_bench_results *results, const bench_extras
     put_environment(&results->environment, options->command, &page);
     text_add(&page, "</header>\n<main>\n");
     put_table(results, &page);
-    if (extras && extras->hint_count) put_hints(extras, &page);
+    if (extras && extras->hint_count) bench_hints_put(extras, &page);
     put_sweeps(results, &page);
     put_points(results, &page);
     put_roofline(results, &page);

@@ -24,4 +24,6 @@ typedef struct bench_extras {
 qn_status bench_report_write(const qn_bench_results *results, const bench_extras *extras, const char *path,
                              const qn_report_options *options, qn_error *error); /* extras may be NULL */
 
+void bench_hints_put(const bench_extras *extras, text *out); /* hints.c: a section of the page */
+
 #endif

@@ -1,8 +1,10 @@
 /*
- * The hints on the page. In: a profile. Out: what its rules say, the largest gain first; one line where they say nothing.
+ * The hints on the page. In: a profile, or what a bench kept. Out: what the rules say, the largest gain first; one line where they
+ * say nothing about a profile, and words that fit several variants of a bench once.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/hints/hints.h"
+#include "profile/report/bench.h"
 #include "profile/report/report.h"
 
 #include <math.h>
@@ -63,4 +65,44 @@ void report_hints(const report_model *m, text *out)
     if (!list.count) page_note(out, "about", "Nothing is worth a hint.");
     html_close_section(out);
     arena_free(memory);
+}
+
+/* ---- of a bench ---- */
+
+/* Is the same told of a variant before it, whose gain is hardly larger? */
+static bool told_before(const bench_extras *extras, int number, int *first)
+{
+    for (int i = 0; i < number; i++)
+        if (extras->hints[i].rule == extras->hints[number].rule &&
+            extras->hints[number].gain >= 0.8 * extras->hints[i].gain) {
+            *first = i;
+            return true;
+        }
+    return false;
+}
+
+/* The words once, then the other variants they fit. */
+void bench_hints_put(const bench_extras *extras, text *out)
+{
+    enum { MOST = 20 };
+    int told = 0, more = 0, first;
+    html_open_section(out, "hints", "Hints",
+                      "The two best about each variant, at the point where they weigh most, the largest gain first.");
+    for (int i = 0; i < extras->hint_count; i++) {
+        if (told_before(extras, i, &first)) continue;
+        if (++told > MOST) {
+            more++;
+            continue;
+        }
+        text_add(out, extras->hints[i].words);
+        int others = 0;
+        for (int k = i + 1; k < extras->hint_count; k++) {
+            if (!told_before(extras, k, &first) || first != i) continue;
+            text_add(out, others++ ? ", " : "<p class=\"about\">Nearly the same: ");
+            html_name(out, extras->hints[k].label);
+        }
+        if (others) text_add(out, ".</p>\n");
+    }
+    if (more) text_print(out, "<p class=\"about\">and %d smaller ones</p>\n", more);
+    html_close_section(out);
 }

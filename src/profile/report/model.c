@@ -105,6 +105,7 @@ static int kernel_of(report_model *m, const char *name, const char *device, cons
     void *found = map_get(known, key);
     if (found) return (int)(intptr_t)found - 1;
     report_kernel k = {.name = name,
+                       .title = f && f->ops ? owners_source(m->memory, f) : name,
                        .shapes = f ? f->shapes : NULL,
                        .device = device,
                        .facts = f,

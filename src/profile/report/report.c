@@ -115,7 +115,7 @@ static void put_verdict(const report_model *m, text *out)
                    100 * (double)m->devices[i].busy_ns / (double)MAXIMUM(m->span_ns, 1));
     if (m->kernel_count) {
         const report_kernel *k = &m->kernels[0];
-        text_print(&words, "%s takes %.0f %% of the kernels' time", k->name,
+        text_print(&words, "%s takes %.0f %% of the kernels' time", k->title,
                    100 * (double)k->total_ns / (double)MAXIMUM(m->kernel_ns, 1));
         if (isfinite(k->roof_share))
             text_print(&words, " and reaches %.0f %% of the roof: %s", 100 * k->roof_share,

@@ -39,6 +39,8 @@ typedef struct report_row {
 /* Launches of one kernel at one shape on one device. */
 typedef struct report_kernel {
     const char *name, *shapes, *device, *file;
+    const char
+        *title; /* what it does and where that is asked for, `linear+gelu train.c:25`; of a kernel of a file its name */
     const record_facts *facts;       /* NULL: nobody knows them */
     int line, device_number, number; /* device_number: in the model's list; number: in the order of first launches */
     int64_t calls, total_ns, least_ns, most_ns, median_ns;

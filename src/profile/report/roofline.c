@@ -231,7 +231,7 @@ static void draw_device(const report_model *m, int number, text *out)
     for (int i = 0; i < m->kernel_count; i++) {
         const report_kernel *k = &m->kernels[i];
         if (k->device_number != number) continue;
-        dots[count++] = (roof_dot){.name = k->name,
+        dots[count++] = (roof_dot){.name = k->title,
                                    .about = k->shapes,
                                    .flops = k->flops,
                                    .bytes = k->bytes,

@@ -147,6 +147,44 @@ function testWidth() {
     body.style.width = "";
 }
 
+/* Red, green, blue and how much of it there is, of a computed colour. */
+function colourParts(words) {
+    const numbers = (words.match(/[0-9.]+/g) || [0, 0, 0, 0]).map(Number);
+    return [...numbers.slice(0, 3), numbers.length > 3 ? numbers[3] : 1];
+}
+
+function luminance(parts) {
+    const [r, g, b] = parts.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : Math.pow((v / 255 + 0.055) / 1.055, 2.4)));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function backOf(element) {
+    for (let at = element; at; at = at.parentElement) {
+        const parts = colourParts(getComputedStyle(at).backgroundColor);
+        if (parts[3] > 0.9) return parts;
+    }
+    return [255, 255, 255, 1];
+}
+
+/* Words stand out from what is behind them: 4.5 to 1, as the guidelines for readable pages ask. One of each kind is looked at. */
+function testContrast() {
+    all("pre").slice(0, 4).forEach(colourPane);
+    const seen = new Set();
+    for (const element of all("body *")) {
+        const own = Array.from(element.childNodes).some((child) => child.nodeType === 3 && child.nodeValue.trim());
+        if (!own || !element.getClientRects().length) continue;
+        const style = getComputedStyle(element);
+        const front = colourParts(element.namespaceURI.endsWith("svg") ? style.fill : style.color);
+        const back = backOf(element);
+        const key = front + "/" + back;
+        if (seen.has(key) || front[3] < 0.05) continue;
+        seen.add(key);
+        const lights = [luminance(front), luminance(back)].sort((a, b) => b - a);
+        const ratio = (lights[0] + 0.05) / (lights[1] + 0.05);
+        expect(ratio >= 4.5, "`" + element.textContent.trim().slice(0, 20) + "` is hard to read, " + ratio.toFixed(1) + " to 1");
+    }
+}
+
 function selfTest() {
     try {
         testTables();
@@ -159,6 +197,7 @@ function selfTest() {
         }
         testSources();
         testWidth();
+        testContrast();
     } catch (error) {
         failures.push(String(error.stack || error));
     }

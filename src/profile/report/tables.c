@@ -14,17 +14,17 @@
 
 /* ---- kernels ---- */
 
-static void name_cell(const report_kernel *k, arena *memory, text *out)
+static void name_cell(const report_kernel *k, text *out)
 {
-    const char *source = k->facts && k->facts->ops ? owners_source(memory, k->facts) : NULL;
+    bool named = strcmp(k->title, k->name) != 0;
     text_add(out, "<td class=\"name\">");
     if (k->source >= 0) text_print(out, "<a href=\"#source-%d\">", k->source);
-    html_name(out, k->name);
+    html_name(out, k->title);
     if (k->source >= 0) text_add(out, "</a>");
-    if (k->shapes || source) {
+    if (k->shapes || named) {
         text_add(out, "<small>");
-        html_text(out, source);
-        if (k->shapes) html_print(out, "%s%s", source ? "; " : "", k->shapes);
+        if (named) html_name(out, k->name);
+        if (k->shapes) html_print(out, "%s%s", named ? "; " : "", k->shapes);
         text_add(out, "</small>");
     }
     text_add(out, "</td>");
@@ -44,7 +44,7 @@ void report_kernel_table(const report_model *m, text *out)
         const record_facts *f = k->facts;
         double mean = (double)k->total_ns / (double)k->calls;
         text_print(out, "<tr data-kernel=\"%d\">", i);
-        name_cell(k, m->memory, out);
+        name_cell(k, out);
         html_cell_duration(out, (double)k->total_ns);
         html_cell_number(out, 100 * (double)k->total_ns / (double)MAXIMUM(m->kernel_ns, 1), "%.1f");
         html_cell_number(out, 100 * k->roof_share, "%.0f");

@@ -16,6 +16,7 @@ typedef struct check_case {
     bool on_devices;   /* compared on the other devices too; else ref alone */
     bool strided;      /* also with arrays that are not contiguous */
     bool whole;        /* integers of their whole range where they are not indices; else 0 and 1 */
+    bool again;        /* at a size of other cases, with another element type */
     bool as_cuda;      /* its CUDA text on `emu` even if nobody asks for that device */
 } check_case;
 

@@ -355,6 +355,7 @@ void check_choose(const kernel_entry *entry, const qn_settings *fixed, int units
             check_case *one = add_case(&c, out);
             put_types(&c, one, types[t]);
             put_pattern(&c, one, i);
+            one->again = true;
             one->on_devices = i == 1 + t % 2;
             dtype elem;
             one->whole = i == 2 && dtype_from_text(types[t], &elem) && dtype_is_integer(elem);

@@ -18,6 +18,7 @@
 enum { LEAST_WIDTH = 128, OP_HEIGHT = 36, GAP_X = 14, GAP_Y = 24, MARGIN = 14, LAYER_GAP = 44, LETTER = 8, LINE = 15 };
 enum { SMALL_LETTER = 6, ROUND = 30, FACT_LINES = 5, TURNS = 3 };
 #define PORT_WIDTH 2.0
+#define LEAST_SCALE 0.33 /* below it letters of 12 pixels are mere dots */
 
 typedef enum item_kind { ITEM_INPUT, ITEM_KERNEL, ITEM_RESULT } item_kind;
 
@@ -559,18 +560,21 @@ void show_picture(const fuse_plan *plan, const node *results, int count, const c
     picture p = {.plan = plan, .g = plan->graph, .memory = arena_new(), .out = out};
     collect(&p, results, count);
     place_all(&p);
-    text_print(out,
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n",
-               p.width, p.height, p.width, p.height);
-    text_add(out, "<style>\n"
-                  "text { font: 12px sans-serif; fill: #222 }\n"
+    text_print(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n"
+        "<style>\n"
+        "svg:root { min-width: %.0fpx; background: #fff }\n", /* on a small screen it scrolls before it is too small */
+        p.width, p.height, p.width, p.height, LEAST_SCALE * p.width);
+    text_add(out, "text { font: 12px sans-serif; fill: #222 }\n"
                   ".name { text-anchor: middle } .type { text-anchor: middle; font-size: 10px; fill: #666 }\n"
                   ".title { font-weight: bold } .facts { font-size: 11px; fill: #666 }\n"
                   ".kernel { fill: #eef3fb; stroke: #4a6fa5 } .op { fill: #fff; stroke: #999 }\n"
                   ".written { stroke: #4a6fa5; stroke-width: 2 } .array { fill: #fff7e0; stroke: #b58900 }\n"
                   "path { fill: none } .inner { stroke: #aaa } .memory { stroke: #b58900; stroke-width: 2 }\n"
                   "svg { max-width: 100%; height: auto } #sheet { fill: #fff }\n"
-                  "@media (prefers-color-scheme: dark) { #sheet { fill: #14171a } text { fill: #e6e8ea }\n"
+                  "@media (prefers-color-scheme: dark) { svg:root { background: #14171a } #sheet { fill: #14171a }\n"
+                  "text { fill: #e6e8ea }\n"
                   ".type, .facts { fill: #9aa3ad } .kernel { fill: #1c2530 } .op { fill: #14171a; stroke: #6b747e }\n"
                   ".written { stroke: #6cb2ff } .array { fill: #3a3010 } .inner { stroke: #6b747e } }\n"
                   "</style>\n"
