@@ -54,12 +54,17 @@ static double apart(const loop *p, const machine *m, const term *x)
     return step > m->sector ? m->sector : step > 1 ? step : 1;
 }
 
-/* How often a term is computed. */
+/* How often a term is computed. In a map of a GPU each thread has what its elements need: a number of a row (what a chain of
+ * the row's elements gives, a weight) is computed for every vector of it. */
 static double times(const loop *p, const term *x)
 {
+    enum { VECTOR = 4 };
     unsigned all = p->outer | p->inner, axes = x->axes | x->folded;
     bool row = p->shape == LOOP_ROW || p->shape == LOOP_BOTH;
-    return (double)space_count(&p->space, row && axes & p->inner ? all : axes);
+    int last = p->space.axis_count - 1;
+    double often = (double)space_count(&p->space, row && axes & p->inner ? all : axes);
+    if (!p->b->options->gpu || p->shape != LOOP_MAP || !axes || last < 0 || axes >> last & 1) return often;
+    return MAXIMUM(often, (double)space_count(&p->space, axes | 1u << last) / VECTOR);
 }
 
 /* On a GPU rows of a few elements keep few of the lanes busy that they get. */
@@ -72,6 +77,7 @@ static double row_waste(const loop *p)
     int last = p->space.axis_count - 1;
     while (last > 0 && !(p->inner >> last & 1)) last--;
     int64_t row = p->space.axis_count ? p->space.axes[last].extent : 1;
+    if (row % 4 == 0 && loop_writes_rows(p)) return 1; /* a lane has a vector of one */
     return row <= 16 ? 4 : row < 32 ? 2 : 1;
 }
 

@@ -51,6 +51,9 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
 void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size);
 /* Does it take longer than to lay an operand out anew, so that bulk copies walk it? */
 bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2]);
+/* ... of one that may be rounded to tf32: is it taken as two terms of bf16 instead? */
+bool dot_is_worth_rough_terms(const fuse_options *options, const dot_sizes *size);
+void dot_take_rough_terms(dot_sizes *size);
 
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
  * large. */

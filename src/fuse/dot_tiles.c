@@ -241,6 +241,20 @@ bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
     return work >= COPY_LEAST && all >= COPY_WIDTH * ((double)size->rows + (double)size->columns);
 }
 
+/* The matrix units take tf32 along k alone. What lies otherwise and is not worth a copy goes as two terms of bf16, which they take
+ * along either axis, split as they are read: 16 bits, more than the 11 of tf32. */
+bool dot_is_worth_rough_terms(const fuse_options *options, const dot_sizes *size)
+{
+    return size->tf32 && wants_terms(options, DT_F32, PRODUCT_ANY, size);
+}
+
+void dot_take_rough_terms(dot_sizes *size)
+{
+    size->terms = DOT_ROUGH_TERMS;
+    size->line = DOT_HALVES_LINE;
+    size->fed = size->taken = true;
+}
+
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
 {
     if (size->fed) return fed_best(options, size).tiles;

@@ -93,6 +93,7 @@ void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]
     if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
         copies[0] = copies[1] = false;
         size->fed = !dot_takes_rows_of_k(size) && size->depth % 8 == 0;
+        if (can && dot_is_worth_rough_terms(w->b->options, size)) dot_take_rough_terms(size);
     }
 }
 

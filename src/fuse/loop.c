@@ -311,10 +311,11 @@ static unroll_kind most_unrolled(const builder *b, const group *grp)
 }
 
 /* In columns of a few elements, as of a window, threads of a GPU have more to join than to fold: estimates do not say that,
- * so such a fold has to be much faster than the chain. Rows of a line are read and folded once: of equal ones the better. */
+ * so such a fold has to be much faster than the chain. Rows of a line are read and folded once, and so are those whose results
+ * are rows again, where every thread of a row would have its own chain: of equal ones the better. */
 static double joining(const loop *p)
 {
-    if (loop_is_line(p)) return 0.9;
+    if (loop_is_line(p) || loop_writes_rows(p)) return 0.9;
     return p->b->options->gpu && p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 2 : 1;
 }
 

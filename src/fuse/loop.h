@@ -56,6 +56,7 @@ unsigned loop_map_axes(const loop *p, const index_map *map); /* of the space tha
 /* Many short rows, one behind the other, that begin between vectors of memory: threads of a GPU load and store them
  * together, and each has one. Their length is in the text. */
 bool loop_is_line(const loop *p);
+bool loop_writes_rows(const loop *p); /* on a GPU: rows of memory, folded, and results that go along them */
 
 /* Do inner lines of some array begin between vectors of memory? */
 bool loop_begins_between(const loop *p);

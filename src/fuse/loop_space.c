@@ -292,6 +292,26 @@ bool loop_is_line(const loop *p)
     return true;
 }
 
+bool loop_writes_rows(const loop *p)
+{
+    int inner = p->space.axis_count - 1;
+    bool wide = false;
+    if (p->shape != LOOP_ROW || !p->b->options->gpu || p->turned || inner < 0 || p->inner != 1u << inner) return false;
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind != TERM_ACCESS) continue;
+        const fuse_leaf *leaf = &p->b->leaves[x->n];
+        affine place = index_linear(x->map, &graph_get(p->t->g, x->n)->shape, leaf->given ? leaf->strides : NULL);
+        if (x->guarded || affine_has_atoms(&place) || place.factor[inner] > 1 || place.factor[inner] < 0) return false;
+    }
+    for (int i = 0; i < p->output_count; i++) {
+        affine place = index_linear(&p->outputs[i].map, &graph_get(p->t->g, p->outputs[i].n)->shape, NULL);
+        if (affine_has_atoms(&place)) return false;
+        wide |= place.factor[inner] == 1;
+    }
+    return wide;
+}
+
 bool loop_begins_between(const loop *p)
 {
     enum { VECTOR_BYTES = 16 };

@@ -156,6 +156,7 @@ node graph_binary(graph *g, op_code code, node a, node b);
 node graph_select(graph *g, node condition, node a, node b);
 node graph_convert(graph *g, node x, dtype elem);              /* x itself if it has that type */
 node graph_same(graph *g, graph_code code, node x, int index); /* DETACH, KEEP, AGAIN */
+#define GRAPH_CHECKPOINT 1 /* index of the KEEP of a checkpoint */
 node graph_reshape(graph *g, node x, const shape *s);
 node graph_permute(graph *g, node x, const int *axes);
 node graph_expand(graph *g, node x, const shape *s);

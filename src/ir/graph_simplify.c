@@ -155,12 +155,14 @@ void graph_simplify(graph *g, node *roots, int root_count, const graph_rules *ru
     node *order = ARENA_ARRAY(scratch, node, g->node_count);
     int *uses = ARENA_ARRAY(scratch, int, g->node_count);
     int count = graph_order(g, roots, root_count, order);
+    bool repeats = false;
+    for (int i = 0; i < count; i++) repeats |= graph_get(g, order[i])->code == GRAPH_AGAIN;
     for (int i = 0; i < root_count; i++) uses[roots[i]]++;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < graph_get(g, order[i])->input_count; k++) uses[graph_get(g, order[i])->inputs[k]]++;
     graph_site site = g->site;
     const char *label = g->label;
-    simplifier s = {.state = {g, rules->relaxed, uses, g->node_count}, .rules = rules, .scratch = scratch};
+    simplifier s = {.state = {g, rules->relaxed, uses, g->node_count, repeats}, .rules = rules, .scratch = scratch};
     set_simple(&s, (node)g->node_count - 1, 0);
     for (int i = 0; i < count; i++) simplify(&s, order[i]); /* inputs first: no deep recursion */
     for (int i = 0; i < root_count; i++) roots[i] = simplify(&s, roots[i]);

@@ -12,12 +12,13 @@ static bool is_map(const rule_state *s, node n, op_code code)
     return graph_get(s->g, n)->code == GRAPH_MAP && graph_get(s->g, n)->attr.map == code;
 }
 
-/* DETACH matters to gradients only, which are built by now. What is kept is in memory of its own; KEEP with an index, and
- * AGAIN, are what checkpoints stand on. */
+/* DETACH matters to gradients only, which are built by now, and so does a checkpoint, unless a gradient computes something
+ * again. What is kept is in memory of its own; KEEP with an index, and AGAIN, are what checkpoints stand on. */
 node rule_same_value(const rule_state *s, node n)
 {
     const graph_node *at = graph_get(s->g, n);
     if (at->code == GRAPH_DETACH) return at->inputs[0];
+    if (at->code == GRAPH_KEEP && at->attr.index == GRAPH_CHECKPOINT && !s->repeats) return at->inputs[0];
     return at->code == GRAPH_KEEP && !at->attr.index && rule_input(s, at, 0)->code == GRAPH_KEEP ? at->inputs[0] : n;
 }
 

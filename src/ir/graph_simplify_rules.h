@@ -12,6 +12,7 @@ typedef struct rule_state {
     bool relaxed;
     const int *uses; /* by node, of those that were there at the start */
     int use_count;
+    bool repeats; /* something is computed again, from checkpoints */
 } rule_state;
 
 /* An equal node, or n itself. */

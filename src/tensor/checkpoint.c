@@ -9,8 +9,6 @@
  */
 #include "tensor/grad_rules.h"
 
-#define IS_CHECKPOINT 1 /* attr.index of KEEP */
-
 struct recompute {
     graph *g;
     arena *memory;
@@ -21,12 +19,12 @@ struct recompute {
 
 node graph_checkpoint(graph *g, node x)
 {
-    return graph_same(g, GRAPH_KEEP, x, IS_CHECKPOINT);
+    return graph_same(g, GRAPH_KEEP, x, GRAPH_CHECKPOINT);
 }
 
 static bool is_checkpoint(const graph_node *n)
 {
-    return n->code == GRAPH_KEEP && n->attr.index == IS_CHECKPOINT;
+    return n->code == GRAPH_KEEP && n->attr.index == GRAPH_CHECKPOINT;
 }
 
 recompute *recompute_new(graph *g, const node *order, int count, arena *memory)

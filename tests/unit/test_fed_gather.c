@@ -252,6 +252,29 @@ TEST(rounded_operands_are_two_terms)
     rounds = false;
 }
 
+/* ... and so do operands that do not lie along k, as those of a window of one tap: split as they are read. */
+TEST(rounded_operands_across_are_two_terms)
+{
+    static const char *const settings[] = {"N=16", "C=64", "H=256", "W=256", "O=128", "KH=1", "KW=1"};
+    static const convolution tap = {.name = "rounded tap",
+                                    .images = 2,
+                                    .channels = 72,
+                                    .outputs = 64,
+                                    .axes = 2,
+                                    .extent = {62, 62},
+                                    .size = {1, 1}};
+    qn_show_options options = {.stage = "schedule", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
+    text words = {0};
+    qn_error error;
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", "rounded", &options, keep, &words, &error) == QN_OK);
+    EXPECT(test_count(text_get(&words), "wgmma_bf16") == 3 && !strstr(text_get(&words), "not fed"));
+    text_free(&words);
+    rounds = true;
+    compare(&tap, FORWARD);
+    compare(&tap, BY_IMAGE);
+    rounds = false;
+}
+
 /* Products release a stage a step late: copies that were more than all stages but two ahead would wait for ever. */
 TEST(copies_leave_two_stages)
 {
@@ -342,4 +365,4 @@ TEST(close_context)
 
 TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
           CASE(windows_apart_are_one_product), CASE(copies_leave_two_stages), CASE(rounded_operands_are_two_terms),
-          CASE(the_assembler_is_content), CASE(places_of_results_are_found_once), CASE(close_context))
+          CASE(rounded_operands_across_are_two_terms), CASE(the_assembler_is_content), CASE(places_of_results_are_found_once), CASE(close_context))

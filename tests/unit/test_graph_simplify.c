@@ -26,6 +26,9 @@ static const rule_case cases[] = {
     {"detach and keep of nothing", EXACT,
      X "%2 = keep %1 : f32[3, 4]\n%3 = detach %2 : f32[3, 4]\n%4 = keep %3 : f32[3, 4]\nreturn %4",
      X "%2 = keep %1 : f32[3, 4]\nreturn %2"},
+    {"detach and keep of nothing", EXACT, /* a checkpoint that nothing is computed again from */
+     X "%2 = exp %1 : f32[3, 4]\n%3 = keep 1 %2 : f32[3, 4]\n%4 = sin %3 : f32[3, 4]\nreturn %4",
+     X "%2 = exp %1 : f32[3, 4]\n%3 = sin %2 : f32[3, 4]\nreturn %3"},
     {"fold constants", EXACT,
      "%1 = full 2 : f32[3]\n%2 = full 3 : f32[3]\n%3 = mul %1, %2 : f32[3]\n%4 = lt %3, %1 : bool[3]\nreturn %3, %4",
      "%1 = full 6 : f32[3]\n%2 = full false : bool[3]\nreturn %1, %2"},

@@ -29,6 +29,11 @@ static const char *const source =
     "  return y * (dy - sum(y * dy, axis = 1, keep = true));\n"
     "}\n"
     "tensor apart(float x[N][64]) { return softmax(x[:][3 : 7], axis = 1); }\n"
+    "tensor evened(float x[N][D], float g[D], float b[D]) { return layer_norm(x, g, b); }\n"
+    "tensor evened_pairs(float x[N][2][D], float g[D], float b[D]) {\n"
+    "  let y = layer_norm(x, g, b);\n"
+    "  return y[:][0][:] + y[:][1][:];\n"
+    "}\n"
     "tensor normed(float x[N][D], float dy[N][D], float g[D], float b[D]) { return sum(layer_norm(x, g, b) * dy); }\n"
     "tensor norm_slope(float x[N][D], float dy[N][D], float g[D], float b[D]) {\n"
     "  return grad(normed, x, g, b)(x, dy, g, b);\n"
@@ -72,6 +77,33 @@ static void softmax_of_rows(void)
     }
 }
 
+static void norms_of_vectors(void)
+{
+    for (int d = 4; d <= 8; d += 4) {
+        qn_call *call;
+        int wrong = 0;
+        float *g = x + ROWS * d;
+        for (int i = 0; i < ROWS * d + d; i++) x[i] = noise(i);
+        EXPECT(!qn_call_new(module, "evened", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 2, (int64_t[]){ROWS, d}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "g", g, QN_F32, 1, (int64_t[]){d}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "b", x, QN_F32, 1, (int64_t[]){d}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 2, (int64_t[]){ROWS, d}, NULL, &error));
+        run(call);
+        for (int r = 0; r < ROWS; r++) {
+            double sum = 0, squares = 0;
+            const float *row = x + r * d;
+            for (int c = 0; c < d; c++) sum += row[c];
+            for (int c = 0; c < d; c++) squares += (row[c] - sum / d) * (row[c] - sum / d);
+            for (int c = 0; c < d; c++) {
+                double want = (row[c] - sum / d) / sqrt(squares / d + 1e-5) * g[c] + x[c];
+                wrong += !(fabs(y[r * d + c] - want) < 1e-4);
+            }
+        }
+        EXPECT(!wrong);
+    }
+}
+
 static void rows_with_others(void)
 {
     enum { A = 2, N = 16411, D = 7 };
@@ -102,6 +134,7 @@ static void rows_with_others(void)
 }
 
 ON_EVERY_DEVICE(softmax_of_rows)
+ON_EVERY_DEVICE(norms_of_vectors)
 ON_EVERY_DEVICE(rows_with_others)
 
 static void collect(void *user, const char *words, size_t length)
@@ -143,6 +176,20 @@ TEST(short_rows_belong_to_threads)
     EXPECT(!has_lines("apart", (const char *[]){"N=200000"}, 1));      /* rows are not one behind the other */
 }
 
+/* Rows of whole vectors are folded once, by the threads that have them: not in every thread by a chain of loads. */
+TEST(norms_of_short_rows_are_rows)
+{
+    static const char *const lengths[] = {"D=4", "D=8", "D=20", "D=32", "D=64"};
+    for (int i = 0; i < COUNT(lengths); i++) {
+        text out = shown("evened", "layout", (const char *[]){"N=2000000", lengths[i]}, 2);
+        EXPECT(strstr(text_get(&out), "short rows, several in a block"));
+        text_free(&out);
+    }
+    text out = shown("evened_pairs", "layout", (const char *[]){"N=1000000", "D=64"}, 2);
+    EXPECT(strstr(text_get(&out), "short rows, several in a block"));
+    text_free(&out);
+}
+
 /* Sums of columns would keep long rows that begin between vectors from whole vectors. */
 TEST(sums_over_odd_rows_are_apart)
 {
@@ -165,5 +212,6 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(on_devices_softmax_of_rows), CASE(on_devices_rows_with_others),
+TEST_MAIN(CASE(opened), CASE(on_devices_softmax_of_rows), CASE(on_devices_norms_of_vectors),
+          CASE(norms_of_short_rows_are_rows), CASE(on_devices_rows_with_others),
           CASE(short_rows_belong_to_threads), CASE(sums_over_odd_rows_are_apart), CASE(closed))
