@@ -290,7 +290,7 @@ bool interp_touches(const interp *state, const tile_op *op, interp_touch *out)
         break;                                                     \
     }
 
-static cell read_cell(dtype elem, const void *from)
+cell cell_read(dtype elem, const void *from)
 {
     number n = element_read(elem, from);
     cell c;
@@ -301,7 +301,7 @@ static cell read_cell(dtype elem, const void *from)
     return c;
 }
 
-static void write_cell(dtype elem, void *to, cell c)
+void cell_write(dtype elem, void *to, cell c)
 {
     number n = {0, 0};
     if (dtype_is_float(elem))
@@ -341,7 +341,7 @@ tile *interp_load(interp *s, const tile_op *op)
     default: {
         int size = dtypes[array->elem].size_bytes;
         for (int64_t j = 0; j < a.count; j++)
-            if (!a.skip[j]) r->cells[j] = read_cell(array->elem, (const char *)array->data + a.memory[j] * size);
+            if (!a.skip[j]) r->cells[j] = cell_read(array->elem, (const char *)array->data + a.memory[j] * size);
     }
     }
     if (s->check) {
@@ -379,7 +379,7 @@ void interp_store(interp *s, const tile_op *op)
     }
     int size = dtypes[array->elem].size_bytes;
     for (int64_t j = 0; j < a.count; j++)
-        if (!a.skip[j]) write_cell(array->elem, (char *)array->data + a.memory[j] * size, t->cells[j]);
+        if (!a.skip[j]) cell_write(array->elem, (char *)array->data + a.memory[j] * size, t->cells[j]);
     if (s->check && a.places) {
         shadow_write(s, op, param, a.count, a.places, a.skip, a.may_meet);
         if (dtype_is_float(array->elem)) {
@@ -390,7 +390,7 @@ void interp_store(interp *s, const tile_op *op)
     addresses_free(s, &a);
 }
 
-static cell atomic_next(atomic_kind kind, dtype elem, cell old, cell x, cell expected)
+cell cell_atomic(atomic_kind kind, dtype elem, cell old, cell x, cell expected)
 {
     bool is_float = dtype_is_float(elem);
     cell r = old;
@@ -432,10 +432,10 @@ tile *interp_atomic(interp *s, const tile_op *op)
     for (int64_t j = 0; j < a.count; j++) {
         if (a.skip[j]) continue;
         void *at = (char *)array->data + a.memory[j] * size;
-        r->cells[j] = read_cell(array->elem, at);
-        write_cell(
+        r->cells[j] = cell_read(array->elem, at);
+        cell_write(
             array->elem, at,
-            atomic_next(op->attr.atomic, array->elem, r->cells[j], t->cells[j], expected->cells[j * expected_step]));
+            cell_atomic(op->attr.atomic, array->elem, r->cells[j], t->cells[j], expected->cells[j * expected_step]));
     }
     if (s->check && a.places) {
         shadow_atomic(s, op, param, a.count, a.places, a.skip);

@@ -155,6 +155,9 @@ tile *interp_scan(interp *s, const tile_op *op);
 tile *interp_dot(interp *s, const tile_op *op);
 
 /* interp_memory.c, interp_shadow.c */
+cell cell_read(dtype elem, const void *from);
+void cell_write(dtype elem, void *to, cell c);
+cell cell_atomic(atomic_kind kind, dtype elem, cell old, cell x, cell expected); /* what an atomic leaves */
 tile *interp_load(interp *s, const tile_op *op);
 void interp_store(interp *s, const tile_op *op);
 tile *interp_atomic(interp *s, const tile_op *op);

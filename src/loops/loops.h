@@ -9,6 +9,7 @@
 #ifndef QUERN_LOOPS_LOOPS_H
 #define QUERN_LOOPS_LOOPS_H
 
+#include "ir/interp.h"
 #include "schedule/schedule.h"
 
 typedef enum loop_code {
@@ -69,6 +70,11 @@ typedef struct loop_program {
 } loop_program;
 
 loop_program loops_build(const schedule *s, arena *memory);
+/* run_control.c: a phase that is spread, run on numbers by teams of threads, and what is written compared with nothing: that
+ * is the caller's. without: the barrier that is left out, in order; -1: none. Gives how many it has; *why, empty before,
+ * says what is wrong with it. */
+int loops_sim(const tile_kernel *k, int phase, const sched_machine *machine, const array_view *arrays,
+              const launch_plan *plan, int without, arena *memory, text *why);
 void loops_print(const loop_program *p, text *out); /* `show --stage loops` */
 
 /* check.c: are its waits and releases enough, whoever runs first? False: *why, empty before, says what goes wrong. */

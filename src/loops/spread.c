@@ -274,7 +274,7 @@ void spread_block(spread_builder *b, const tile_block *block)
     c->online_count = outer_count;
 }
 
-loop_program loops_build_spread(survey *e, int phase, arena *memory)
+static loop_program build_spread(survey *e, int phase, arena *memory)
 {
     spread *c = e->spread;
     loop_program p = {.spread = c, .survey = e, .phase = phase};
@@ -292,4 +292,17 @@ loop_program loops_build_spread(survey *e, int phase, arena *memory)
     p.barriers = b.barriers;
     p.broadcasts = b.broadcasts;
     return p;
+}
+
+qn_status loops_spread(survey *e, int phase, const sched_machine *machine, const spread *before, arena *memory,
+                       loop_program *out, qn_error *error)
+{
+    spread *c = survey_spread(e, phase, machine, before);
+    for (;;) {
+        QN_TRY(spread_decide(e, error));
+        *out = build_spread(e, phase, memory);
+        bool wide = c->team.kind == TEAM_LANES && c->team.threads > 32; /* which cannot meet by themselves */
+        if (!wide || (!out->barriers && !e->has_assert && !out->broadcasts)) return QN_OK;
+        c->no_wide = true;
+    }
 }

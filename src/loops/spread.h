@@ -34,8 +34,9 @@ typedef struct loop_pass { /* how the positions of a pass are gone through */
     bool loose;      /* elements that are not the row's are computed too */
 } loop_pass;
 
-/* Of a phase that spread_decide chose for. */
-loop_program loops_build_spread(survey *e, int phase, arena *memory);
+/* A phase: seen, chosen for and built. before: of the phase whose last block goes on with it, or NULL. */
+qn_status loops_spread(survey *e, int phase, const sched_machine *machine, const spread *before, arena *memory,
+                       loop_program *out, qn_error *error);
 bool loops_store_spreads(const nest_view *view, const loop_pass *pass, const tile_op *op); /* threads exchange first */
 
 #endif

@@ -37,14 +37,9 @@ static qn_status analyse(emitter *e, int phase, const cuda_target *target, const
     cuda_state *c = ARENA_NEW(e->memory, cuda_state);
     e->cuda = c;
     c->target = target;
-    c->spread = survey_spread(e->survey, phase, &machine, before);
-    for (;;) {
-        QN_TRY(spread_decide(e->survey, error));
-        c->program = loops_build_spread(e->survey, phase, e->memory);
-        bool wide = c->spread->team.kind == TEAM_LANES && c->spread->team.threads > 32;
-        if (!wide || (!c->program.barriers && !e->survey->has_assert && !c->program.broadcasts)) return QN_OK;
-        c->spread->no_wide = true;
-    }
+    qn_status status = loops_spread(e->survey, phase, &machine, before, e->memory, &c->program, error);
+    c->spread = e->survey->spread;
+    return status;
 }
 
 qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, qn_error *error)
