@@ -141,6 +141,9 @@ matrix dot_operand_matrix(emitter *e, value v);
 matrix dot_scale_matrix(emitter *e, value v); /* of an operand that has a scale */
 /* NAME_first and NAME_last shrink to what the operand has along one of its axes. */
 void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis);
+/* m_first to k_last: the extents of a product, cut to what its operands have. */
+void dot_put_limits(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[2],
+                    const char *depth);
 void emit_dot(emitter *e, tile_op *op);
 void dot_put_depth(emitter *e, const tile_op *loop); /* declares its variable and the product's `depth` */
 void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot);

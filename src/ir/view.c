@@ -269,3 +269,12 @@ bool views_overlap(const array_view *a, const array_view *b)
     for (int i = s.rank - 1; i >= 0; i--) s.reach[i] = s.reach[i + 1] + s.stride[i] * MAXIMUM(-s.low[i], s.high[i]);
     return meets(&s, 0, bytes / size);
 }
+
+bool facts_of_number(tile_param *p, int64_t number)
+{
+    p->facts = (tile_facts){.size_class = -1};
+    if (dtype_is_float(p->elem)) return false;
+    p->facts.one = number == 1;
+    p->facts.by16 = number % 16 == 0;
+    return true;
+}

@@ -53,4 +53,7 @@ void *view_element(const array_view *v, int64_t number);
 /* Do two views share a byte? Equal strides: exactly; else by address range. */
 bool views_overlap(const array_view *a, const array_view *b);
 
+/* What any device asks of a scalar argument: all else is unknown. False: it is a float, nothing is asked of it. */
+bool facts_of_number(tile_param *p, int64_t number);
+
 #endif

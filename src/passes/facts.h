@@ -59,5 +59,6 @@ void relate_assume_form(facts *f, linear not_negative);
  * bounds, a branch was taken, an assert has passed. `each` calls relate_regions for an op that it keeps. */
 void relate_phases(rewriter *r, facts *f, rewrite_each *each, void *context);
 void relate_regions(rewriter *r, facts *f, tile_op *op, rewrite_each *each, void *context);
+bool relate_pass(tile_kernel *k, rewrite_each *each); /* all of it: true where something changed */
 
 #endif

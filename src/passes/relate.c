@@ -414,3 +414,11 @@ void relate_phases(rewriter *r, facts *f, rewrite_each *each, void *context)
         block_with(r, f, r->k->phases[launch->attr.index], 0, each, context);
     }
 }
+
+bool relate_pass(tile_kernel *k, rewrite_each *each)
+{
+    rewriter r = rewrite_start(k);
+    facts *f = facts_compute(k, r.scratch);
+    relate_phases(&r, f, each, f);
+    return rewrite_finish(&r);
+}

@@ -103,8 +103,5 @@ static void simplify_op(rewriter *r, tile_op *op, void *context)
 
 bool pass_simplify(tile_kernel *k)
 {
-    rewriter r = rewrite_start(k);
-    facts *f = facts_compute(k, r.scratch);
-    relate_phases(&r, f, simplify_op, f);
-    return rewrite_finish(&r);
+    return relate_pass(k, simplify_op);
 }

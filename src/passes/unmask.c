@@ -44,8 +44,5 @@ static void unmask_op(rewriter *r, tile_op *op, void *context)
 
 bool pass_unmask(tile_kernel *k)
 {
-    rewriter r = rewrite_start(k);
-    facts *f = facts_compute(k, r.scratch);
-    relate_phases(&r, f, unmask_op, f);
-    return rewrite_finish(&r);
+    return relate_pass(k, unmask_op);
 }

@@ -127,7 +127,8 @@ node grad_everywhere(graph *g, node scalar, const shape *s)
     return graph_expand(g, graph_reshape(g, scalar, &ones), s);
 }
 
-node grad_part(graph *g, node x, int axis, int64_t start, int64_t step, int64_t count)
+/* Places `count` of them along one axis, of the others all: a part of x, or x spread over more. */
+static node along(graph *g, node x, int axis, int64_t start, int64_t step, int64_t count, bool spread)
 {
     if (!x) return 0;
     shape s = g->nodes[x].shape;
@@ -136,19 +137,17 @@ node grad_part(graph *g, node x, int axis, int64_t start, int64_t step, int64_t 
     starts[axis] = start;
     steps[axis] = step;
     s.extents[axis] = count;
-    return graph_slice(g, x, starts, steps, &s);
+    return spread ? graph_pad(g, x, starts, steps, &s, (number){0}) : graph_slice(g, x, starts, steps, &s);
+}
+
+node grad_part(graph *g, node x, int axis, int64_t start, int64_t step, int64_t count)
+{
+    return along(g, x, axis, start, step, count, false);
 }
 
 node grad_spread(graph *g, node x, int axis, int64_t before, int64_t step, int64_t extent)
 {
-    if (!x) return 0;
-    shape s = g->nodes[x].shape;
-    int64_t starts[GRAPH_RANK] = {0}, steps[GRAPH_RANK];
-    for (int k = 0; k < s.rank; k++) steps[k] = 1;
-    starts[axis] = before;
-    steps[axis] = step;
-    s.extents[axis] = extent;
-    return graph_pad(g, x, starts, steps, &s, (number){0});
+    return along(g, x, axis, before, step, extent, true);
 }
 
 node grad_flip(graph *g, node x, int axis)

@@ -50,13 +50,22 @@ static bool pool_windows(graph *g, const char *op, node x, qn_shape size, const 
     return true;
 }
 
+/* A pool begins: its tensor, its options, its windows. NULL: something is wrong, and was said. */
+static qn_tape *pool_begin(const char *op, qn_tensor *x, qn_shape size, const qn_pool_options *options, node *n,
+                           qn_pool_options *given, windows *w)
+{
+    *given = options ? *options : (qn_pool_options){0};
+    qn_tape *tape = tape_begin(op, x, 1, n);
+    return tape && pool_windows(tape->graph, op, *n, size, given, w) ? tape : NULL;
+}
+
 static qn_tensor max_pool(const char *op, qn_tensor x, qn_shape size, const qn_pool_options *options)
 {
     node n;
     windows w;
-    qn_pool_options given = options ? *options : (qn_pool_options){0};
-    qn_tape *tape = tape_begin(op, &x, 1, &n);
-    if (!tape || !pool_windows(tape->graph, op, n, size, &given, &w)) return tape_failed();
+    qn_pool_options given;
+    qn_tape *tape = pool_begin(op, &x, size, options, &n, &given, &w);
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     if (!dtype_is_float(tensor_elem(g, n)))
         return graph_fail(g, op, "it does not take %s: cast it", dtypes[tensor_elem(g, n)].text), tape_failed();
@@ -108,9 +117,9 @@ static qn_tensor avg_pool(const char *op, qn_tensor x, qn_shape size, const qn_p
 {
     node n;
     windows w;
-    qn_pool_options given = options ? *options : (qn_pool_options){0};
-    qn_tape *tape = tape_begin(op, &x, 1, &n);
-    if (!tape || !pool_windows(tape->graph, op, n, size, &given, &w)) return tape_failed();
+    qn_pool_options given;
+    qn_tape *tape = pool_begin(op, &x, size, options, &n, &given, &w);
+    if (!tape) return tape_failed();
     graph *g = tape->graph;
     dtype elem = tensor_elem(g, tensor_float(g, n));
     for (int i = 0; i < w.axes; i++)

@@ -323,22 +323,10 @@ static qn_status run(const compiler *c, const char *source, const char *binary_p
     arguments[count++] = "-x";
     arguments[count++] = "none";
     for (const char *word = c->words; *word && count < 50; word += strlen(word) + 1) arguments[count++] = word;
-    if (assembler) {
-        arguments[count++] = "-S";
-    } else {
-        arguments[count++] = "-shared";
-        arguments[count++] = "-nostdlib";
-        /* Headers, or the prelude's functions that stand on libm: name the libraries, for hosts that do not have them
-         * in sight. Everything else needs no more than what any process has. */
-        if (strstr(source, "#include") || strstr(source, "extern double sin(double)")) {
-            arguments[count++] = "-lm";
-            arguments[count++] = "-lc";
-            arguments[count++] = "-lgcc";
-        }
-    }
-    arguments[count++] = "-o";
-    arguments[count++] = binary_path;
-    arguments[count] = NULL;
+    /* Headers, or the prelude's functions that stand on libm: name the libraries, for hosts that do not have them in
+     * sight. Everything else needs no more than what any process has. */
+    bool libraries = strstr(source, "#include") || strstr(source, "extern double sin(double)");
+    compiler_end(arguments, count, assembler, libraries, binary_path);
     return compiler_finish(c, arguments, c_path, binary_path, refused, error);
 }
 
@@ -347,12 +335,33 @@ qn_status compiler_run(const compiler *c, const char *source, const char *binary
     return run(c, source, binary_path, false, error);
 }
 
+static qn_status make_assembly(const compiler *c, const char *source, const char *path, qn_error *error)
+{
+    return run(c, source, path, true, error);
+}
+
 qn_status compiler_show(const compiler *c, const char *source, text *out, qn_error *error)
+{
+    return compiler_read(make_assembly, c, source, out, error);
+}
+
+int compiler_end(const char **arguments, int count, bool assembler, bool libraries, const char *binary_path)
+{
+    static const char *const library[] = {"-shared", "-nostdlib", "-lm", "-lc", "-lgcc"};
+    if (assembler) arguments[count++] = "-S";
+    for (int i = 0; i < (assembler ? 0 : libraries ? COUNT(library) : 2); i++) arguments[count++] = library[i];
+    arguments[count++] = "-o";
+    arguments[count++] = binary_path;
+    arguments[count] = NULL;
+    return count;
+}
+
+qn_status compiler_read(compiler_make *make, const compiler *c, const char *source, text *out, qn_error *error)
 {
     char folder[] = "/tmp/quern-asm-XXXXXX", path[64];
     if (!mkdtemp(folder)) return error_set(error, QN_FAILED, "cannot make a folder in /tmp");
     snprintf(path, sizeof(path), "%s/kernel.s", folder);
-    qn_status status = run(c, source, path, true, error);
+    qn_status status = make(c, source, path, error);
     char *words = NULL;
     size_t size = 0;
     if (status == QN_OK) status = file_read(path, (size_t)64 << 20, &words, &size, error);

@@ -37,6 +37,12 @@ typedef qn_status compiler_refused(const compiler *c, const char *source_path, c
 qn_status compiler_finish(const compiler *c, const char *const *arguments, const char *source_path,
                           const char *binary_path, compiler_refused *refused, qn_error *error);
 
+/* The end of a command line: a library, or the assembler's text; libraries: those of C and of mathematics. */
+int compiler_end(const char **arguments, int count, bool assembler, bool libraries, const char *binary_path);
+/* What `make` leaves at a path of its own, as text. */
+typedef qn_status compiler_make(const compiler *c, const char *source, const char *path, qn_error *error);
+qn_status compiler_read(compiler_make *make, const compiler *c, const char *source, text *out, qn_error *error);
+
 /* The processor: its name, and the width in bytes and number of its vector registers. */
 void processor_name(char *name, size_t size);
 int processor_vector_bytes(void);

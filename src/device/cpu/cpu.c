@@ -142,16 +142,13 @@ static void cpu_choose_facts(const device *base, tile_kernel *k, const array_vie
     for (int i = 0; i < k->param_count; i++) {
         tile_param *p = &k->params[i];
         tile_facts *f = &p->facts;
-        *f = (tile_facts){.size_class = -1};
         if (p->kind == PARAM_SCALAR || p->kind == PARAM_EXTENT) {
-            if (dtype_is_float(p->elem)) continue;
             int64_t number = plan->scalars_bits[i];
-            f->one = number == 1;
-            f->by16 = number % 16 == 0;
-            f->size_class = class_of(number); /* of what is no extent it is dropped: extent_facts */
+            if (facts_of_number(p, number)) f->size_class = class_of(number); /* of what is no extent it is dropped */
             continue;
         }
         const array_view *v = &arrays[i];
+        *f = (tile_facts){.size_class = -1};
         if (p->digits) continue; /* its strides say nothing */
         f->contiguous = view_is_row_major(v);
         f->last_unit = view_has_unit_lines(v);

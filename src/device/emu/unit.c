@@ -339,18 +339,7 @@ static qn_status compile(const compiler *c, const char *source, bool checked, bo
     count = own_options(source, arguments, count, 64, memory);
     arguments[count++] = path;
     for (const char *w = c->words; *w && count < 80; w += strlen(w) + 1) arguments[count++] = w;
-    if (assembler) {
-        arguments[count++] = "-S";
-    } else {
-        arguments[count++] = "-shared";
-        arguments[count++] = "-nostdlib";
-        arguments[count++] = "-lm";
-        arguments[count++] = "-lc";
-        arguments[count++] = "-lgcc";
-    }
-    arguments[count++] = "-o";
-    arguments[count++] = binary_path;
-    arguments[count] = NULL;
+    compiler_end(arguments, count, assembler, true, binary_path);
     status = compiler_finish(c, arguments, path, binary_path, refused, error);
     arena_free(memory);
     return status;
@@ -362,20 +351,14 @@ qn_status emu_unit_compile(const compiler *c, const char *source, bool checked, 
     return compile(c, source, checked, false, binary_path, error);
 }
 
+static qn_status make_assembly(const compiler *c, const char *source, const char *path, qn_error *error)
+{
+    return compile(c, source, false, true, path, error);
+}
+
 qn_status emu_unit_show(const compiler *c, const char *source, text *out, qn_error *error)
 {
-    char folder[] = "/tmp/quern-asm-XXXXXX", path[64];
-    if (!mkdtemp(folder)) return error_set(error, QN_FAILED, "cannot make a folder in /tmp");
-    snprintf(path, sizeof(path), "%s/kernel.s", folder);
-    qn_status status = compile(c, source, false, true, path, error);
-    char *words = NULL;
-    size_t size = 0;
-    if (status == QN_OK) status = file_read(path, (size_t)64 << 20, &words, &size, error);
-    if (status == QN_OK) text_add_bytes(out, words, size);
-    heap_free(words);
-    unlink(path);
-    rmdir(folder);
-    return status;
+    return compiler_read(make_assembly, c, source, out, error);
 }
 
 /* ---- loading ---- */

@@ -137,20 +137,24 @@ void dot_put_limit(emitter *e, const char *name, const matrix *m, int axis)
     if (last) put(e, "if (%s < %s_last) %s_last = %s;", last, name, name, last);
 }
 
-/* The extents of a product, cut to what its operands have. */
-static void put_product_limits(emitter *e, const tile_op *op, const matrix *left, const matrix *right,
-                               const char *depth)
+void dot_put_limits(emitter *e, const matrix *left, const matrix *right, int rank, const int64_t extents[2],
+                    const char *depth)
 {
-    tile_type tc = tile_type_of(e->k, op->results[0]);
-    int rank = tc.rank;
     put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;",
-        extent_text(e, tc.dims[rank - 2]), extent_text(e, tc.dims[rank - 1]), depth);
+        extent_text(e, extents[0]), extent_text(e, extents[1]), depth);
     dot_put_limit(e, "m", left, rank - 2);
     dot_put_limit(e, "k", left, rank - 1);
     dot_put_limit(e, "k", right, rank - 2);
     dot_put_limit(e, "n", right, rank - 1);
     if (left->ok) put(e, "if (!(%s)) k_last = 0;", left->ok);
     if (right->ok) put(e, "if (!(%s)) k_last = 0;", right->ok);
+}
+
+static void put_product_limits(emitter *e, const tile_op *op, const matrix *left, const matrix *right,
+                               const char *depth)
+{
+    tile_type type = tile_type_of(e->k, op->results[0]);
+    dot_put_limits(e, left, right, type.rank, type.dims + type.rank - 2, depth);
 }
 
 /* A call of `function` of the prelude with the operands from their first elements that count, and `rest`. */

@@ -291,7 +291,6 @@ static bool falls(const chained *c)
 
 void emit_cuda_chained(emitter *e, const chained *c, text *functions)
 {
-    const char *name = e->k->name;
     text body = {0};
     int count = e->k->value_count, axes = launch_axes(e->k, c->phase);
     chained_printer p = {.e = e, .c = c};
@@ -313,20 +312,7 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     print_multiply(&p);
 
     e->out = functions;
-    e->depth = 0;
-    put(e, "struct __align__(64) %s_phase%d_frame {", name, c->phase);
-    put(e, "    tensor_map maps[%d];", c->operand_count + c->sum_count);
-    put(e, "    %s_frame rest;", name);
-    put(e, "};");
-    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, 1)", c->threads);
-    put(e, "%s_phase%d(const __grid_constant__ %s_phase%d_frame call)", name, c->phase, name, c->phase);
-    put(e, "{");
-    e->depth = 1;
-    put(e, "extern __shared__ __align__(1024) char shared_room[];");
-    put(e, "const %s_frame &frame = call.rest;", name);
-    need(e, "grid_begin");
-    put(e, "grid_call();");
-    cuda_put_arrays(e);
+    cuda_put_head(e, c->phase, c->operand_count + c->sum_count, c->threads, 1);
     print_rooms(&p);
     put(e, "const long program0 = %s;",
         falls(c) ? "frame.programs[0] - 1 - blockIdx.x % frame.programs[0]" : "blockIdx.x % frame.programs[0]");

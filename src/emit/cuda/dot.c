@@ -75,14 +75,7 @@ static void put_reach(emitter *e, const tile_op *op, const matrix *left, const m
                       const int64_t extents[2], const char *depth)
 {
     int scaled = scaled_side(e, op);
-    put(e, "long m_first = 0, m_last = %s, n_first = 0, n_last = %s, k_first = 0, k_last = %s;",
-        extent_text(e, extents[0]), extent_text(e, extents[1]), depth);
-    dot_put_limit(e, "m", left, rank - 2);
-    dot_put_limit(e, "k", left, rank - 1);
-    dot_put_limit(e, "k", right, rank - 2);
-    dot_put_limit(e, "n", right, rank - 1);
-    if (left->ok) put(e, "if (!(%s)) k_last = 0;", left->ok);
-    if (right->ok) put(e, "if (!(%s)) k_last = 0;", right->ok);
+    dot_put_limits(e, left, right, rank, extents, depth);
     if (scaled < 0) return;
     matrix scale = dot_scale_matrix(e, op->operands[scaled]);
     dot_put_limit(e, "k", &scale, scaled ? 0 : 1);

@@ -413,12 +413,9 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
     for (int i = 0; i < k->param_count; i++) {
         tile_param *p = &k->params[i];
         tile_facts *f = &p->facts;
-        *f = (tile_facts){.size_class = -1};
         if (p->kind == PARAM_SCALAR || p->kind == PARAM_EXTENT) {
-            if (dtype_is_float(p->elem)) continue;
             int64_t number = plan->scalars_bits[i];
-            f->one = number == 1;
-            f->by16 = number % 16 == 0;
+            if (!facts_of_number(p, number)) continue;
             f->by8 = !f->by16 && number % 8 == 0;
             f->by4 = !f->by16 && !f->by8 && number % 4 == 0;
             /* Rows that begin anywhere reach over both ends of their vectors, which has to fit too. Of what is no extent
@@ -427,6 +424,7 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             continue;
         }
         const array_view *v = &arrays[i];
+        *f = (tile_facts){.size_class = -1};
         if (p->digits) { /* its strides say nothing; small: positions and distances fit 32 bits */
             f->small = digits_reach(p->digits, v) < (int64_t)1 << 31;
             f->bulk = (uintptr_t)v->data % 16 == 0;

@@ -65,40 +65,39 @@ static void note_slots(cnest *n, int number)
     n->split = MAXIMUM(n->split, n->c->spread->kept[number].in_registers);
 }
 
-void home_keep(cnest *n, text *to, int number, const char *from)
+/* A chunk of its registers, or of its slot, to an array of elements (takes), or from it. */
+static void move_chunk(cnest *n, text *to, int number, const char *elements, bool takes)
 {
     emitter *e = n->e;
-    dtype t = e->survey->buffers[number].elem;
+    const char *m = memory_name(e->survey->buffers[number].elem), *registers = chunk_registers(n, number), *slots = "";
+    const char *into = takes ? elements : registers, *from = takes ? registers : elements, *move;
     int vector = n->view.layout->vector;
-    const char *registers = chunk_registers(n, number), *keep;
     if (home_is_packed(e->survey, number))
-        keep = arena_print(e->memory, "%s(%s, %s)", need(e, "pack_%sx%d", memory_name(t), vector), registers, from);
+        move =
+            arena_print(e->memory, "%s(%s, %s)", need(e, takes ? "unpack_%sx%d" : "pack_%sx%d", m, vector), into, from);
     else
-        keep = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, registers, from);
-    const char *slot = home_has_slots(n->c->spread, number) ? chunk_slot(n, number, "_slots") : "";
-    put_either(n, to, number, keep,
-               !*slot ? slot
-               : vector > 1
-                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "store_%sx%d", memory_name(t), vector), slot, from)
-                   : arena_print(e->memory, "*(%s) = *%s", slot, from));
+        move = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, into, from);
+    if (home_has_slots(n->c->spread, number)) {
+        const char *slot = chunk_slot(n, number, "_slots");
+        into = takes ? elements : slot;
+        from = takes ? slot : elements;
+        if (vector > 1)
+            slots = arena_print(e->memory, "%s(%s, %s)", need(e, takes ? "load_%sx%d" : "store_%sx%d", m, vector), into,
+                                from);
+        else
+            slots = arena_print(e->memory, takes ? "*%s = *(%s)" : "*(%s) = *%s", into, from);
+    }
+    put_either(n, to, number, move, slots);
+}
+
+void home_keep(cnest *n, text *to, int number, const char *from)
+{
+    move_chunk(n, to, number, from, false);
 }
 
 void home_take(cnest *n, text *to, int number, const char *into)
 {
-    emitter *e = n->e;
-    int vector = n->view.layout->vector;
-    dtype t = e->survey->buffers[number].elem;
-    const char *registers = chunk_registers(n, number), *take;
-    if (home_is_packed(e->survey, number))
-        take = arena_print(e->memory, "%s(%s, %s)", need(e, "unpack_%sx%d", memory_name(t), vector), into, registers);
-    else
-        take = arena_print(e->memory, "for (int v = 0; v < %d; v++) %s[v] = %s[v]", vector, into, registers);
-    const char *slot = home_has_slots(n->c->spread, number) ? chunk_slot(n, number, "_slots") : "";
-    put_either(n, to, number, take,
-               !*slot ? slot
-               : vector > 1
-                   ? arena_print(e->memory, "%s(%s, %s)", need(e, "load_%sx%d", memory_name(t), vector), into, slot)
-                   : arena_print(e->memory, "*%s = *(%s)", into, slot));
+    move_chunk(n, to, number, into, true);
 }
 
 /* The vector of this chunk comes from registers or from a slot: which of them is known when the loop is unrolled. */

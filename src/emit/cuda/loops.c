@@ -193,6 +193,25 @@ void print_nodes(loop_printer *p, const loop_node *n)
     for (const loop_node *first = n; n; n = n->next) print_node(p, n, first);
 }
 
+void cuda_put_head(emitter *e, int phase, int maps, int threads, int blocks)
+{
+    const char *name = e->k->name;
+    e->depth = 0;
+    put(e, "struct __align__(64) %s_phase%d_frame {", name, phase);
+    if (maps) put(e, "    tensor_map maps[%d];", maps);
+    put(e, "    %s_frame rest;", name);
+    put(e, "};");
+    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d)", threads, blocks);
+    put(e, "%s_phase%d(const __grid_constant__ %s_phase%d_frame call)", name, phase, name, phase);
+    put(e, "{");
+    e->depth = 1;
+    put(e, "extern __shared__ __align__(1024) char shared_room[];");
+    put(e, "const %s_frame &frame = call.rest;", name);
+    need(e, "grid_begin");
+    put(e, "grid_call();");
+    cuda_put_arrays(e);
+}
+
 void cuda_put_body(emitter *e, text *functions, text *body)
 {
     put(e, "    phases_ready();");
@@ -210,7 +229,6 @@ void cuda_put_body(emitter *e, text *functions, text *body)
 void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
 {
     const schedule *s = program->schedule;
-    const char *name = e->k->name;
     loop_printer p = {e, s};
     text body = {0};
     cuda_state *c = ARENA_NEW(e->memory, cuda_state);
@@ -227,20 +245,7 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
     print_nodes(&p, program->first);
 
     e->out = functions;
-    e->depth = 0;
-    put(e, "struct __align__(64) %s_phase%d_frame {", name, s->phase);
-    if (s->map_count) put(e, "    tensor_map maps[%d];", s->map_count);
-    put(e, "    %s_frame rest;", name);
-    put(e, "};");
-    put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d)", s->threads, s->choice.blocks);
-    put(e, "%s_phase%d(const __grid_constant__ %s_phase%d_frame call)", name, s->phase, name, s->phase);
-    put(e, "{");
-    e->depth = 1;
-    put(e, "extern __shared__ __align__(1024) char shared_room[];");
-    put(e, "const %s_frame &frame = call.rest;", name);
-    need(e, "grid_begin");
-    put(e, "grid_call();");
-    cuda_put_arrays(e);
+    cuda_put_head(e, s->phase, s->map_count, s->threads, s->choice.blocks);
     for (int i = 0; i < s->operand_count; i++)
         if (!s->operands[i].walk)
             put(e, "char *const %s = shared_room + %" PRId64 ";", s->operands[i].ring.name, s->operands[i].ring.offset);

@@ -13,6 +13,8 @@ void emit_cuda_loops(emitter *e, const loop_program *program, text *functions);
 
 /* cuda/emit.c: declarations of the arrays, extents and strides that the body names. */
 void cuda_put_arrays(emitter *e);
+/* The beginning of a function with tensor maps in its frame: e->out is where it goes. */
+void cuda_put_head(emitter *e, int phase, int maps, int threads, int blocks);
 /* The end of a function whose first thread has made its phases: all see them, then what roles do, which is freed. */
 void cuda_put_body(emitter *e, text *functions, text *body);
 /* The schedule of a phase on this target; NULL: it is printed from its spread, *why as of schedule_phase. */
