@@ -2,7 +2,7 @@
  * Scans and sorting along an axis. In: a node and where its input lies. Out: a kernel.
  *
  * A scan along the last axis is one program a row; along another one a program carries a block of columns down the axis;
- * few long rows are shared out by blocks.
+ * few long rows are shared out by blocks, few columns by a GPU's programs that are chained (order_chain.c).
  * Sorting ranks blocks by counting (who comes before me?), then merges runs of doubled length, each element finding its
  * new place by bisection in the other run: stable, and n log^2 n comparisons in log n phases of full width. Keys travel
  * with their positions in scratch arrays; the last phase writes the positions alone.
@@ -23,11 +23,9 @@
 #define FEW_ROWS 64
 #define BLOCK_ROW 16384 /* the registers of a GPU's block hold it, with another block beside it */
 #define BLOCK_STEP 8192
-#define SCAN_RUN 64       /* rows of a run at least */
-#define SCAN_RUN_MOST 512 /* ... at most, as long as there are enough runs for every multiprocessor */
-#define SCAN_RUNS 16
 #define SCAN_AT_ONCE 16 /* rows of columns whose loads are on their way together */
-#define SCAN_PROGRAMS 7 /* of columns, of each multiprocessor: below, runs of rows are read twice */
+#define SCAN_PROGRAMS 7 /* of columns, of each multiprocessor: below, they are chained */
+#define SCAN_CHAIN 128  /* rows from which on they are */
 
 /* A view [before][axis][after] as [before][after][axis]. */
 static fuse_argument axis_last(fuse_argument a)
@@ -86,26 +84,23 @@ static const char *combined(const column_scan *c, const char *a, const char *b)
     return arena_print(c->memory, words[c->fold], c->inside, a, b); /* integers wrap */
 }
 
-/* v goes on with rows first .. last of `from`, and is written to `to` after each, unless that is NULL. */
-static void put_rows(text *t, const column_scan *c, const char *first, const char *last, const char *from,
-                     const char *to)
+/* v goes on with rows 1 .. n, and is written after each. */
+static void put_rows(text *t, const column_scan *c)
 {
     for (int count = c->rows; count; count = count > 1 ? 1 : 0) {
         if (count > 1)
-            text_print(t, "    for (int i = %s; i < %s - %d; i += %d) {\n", first, last, count - 1, count);
+            text_print(t, "    for (int i = 1; i < n - %d; i += %d) {\n", count - 1, count);
         else if (c->rows > 1)
-            text_print(t, "    for (int i = %s + max(%s - (%s), 0) / %d * %d; i < %s; i++) {\n", first, last, first,
-                       c->rows, c->rows, last);
+            text_print(t, "    for (int i = 1 + max(n - 1, 0) / %d * %d; i < n; i++) {\n", c->rows, c->rows);
         else
-            text_print(t, "    for (int i = %s; i < %s; i++) {\n", first, last);
+            text_add(t, "    for (int i = 1; i < n; i++) {\n");
         for (int k = 0; k < count; k++)
-            text_print(t, "        tile %s w%d = %s(%s[a][i + %d][b : %d]);\n", c->inside, k, c->inside, from, k,
-                       c->block);
+            text_print(t, "        tile %s w%d = %s(x[a][i + %d][b : %d]);\n", c->inside, k, c->inside, k, c->block);
         for (int k = 0; k < count; k++)
             text_print(t, "        tile %s v%d = %s;\n", c->inside, k,
                        combined(c, k ? arena_print(c->memory, "v%d", k - 1) : "v", arena_print(c->memory, "w%d", k)));
-        for (int k = 0; k < count && to; k++)
-            text_print(t, "        %s[a][i + %d][b : %d] = v%d;\n", to, k, c->block, k);
+        for (int k = 0; k < count; k++)
+            text_print(t, "        y[a][i + %d][b : %d] = v%d;\n", k, c->block, k);
         text_print(t, "        v = v%d;\n    }\n", count - 1);
     }
 }
@@ -121,47 +116,7 @@ static const char *scan_columns_source(const column_scan *c)
                "    tile %s v = %s(x[a][0][b : %d]);\n"
                "    y[a][0][b : %d] = v;\n",
                c->name, c->type, c->type, c->block, c->block, c->inside, c->inside, c->block, c->block);
-    put_rows(&t, c, "1", "n", "x", "y");
-    text_add(&t, "}\n");
-    const char *source = arena_print(c->memory, "%s", text_get(&t));
-    text_free(&t);
-    return source;
-}
-
-/* Too few columns for a GPU: sums of runs of rows, their scan, and each run again behind what comes before it. */
-static const char *scan_runs_source(const column_scan *c, int run)
-{
-    text t = {0};
-    const char *begin = arena_print(c->memory, "s * %d + 1", run),
-               *end = arena_print(c->memory, "min(n, s * %d + %d)", run, run);
-    const char *head = arena_print(c->memory,
-                                   "    launch (cdiv(B, %d), cdiv(n, %d), A)\n"
-                                   "{\n"
-                                   "    int b = program(0) * %d, s = program(1), a = program(2);\n"
-                                   "    tile %s v = %s(x[a][s * %d][b : %d]);\n",
-                                   c->block, run, c->block, c->inside, c->inside, run, c->block);
-    text_print(&t, "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B], scratch %s part[A][cdiv(n, %d)][B])\n%s",
-               c->name, c->type, c->type, c->inside, run, head);
-    put_rows(&t, c, begin, end, "x", NULL);
-    text_print(&t,
-               "    part[a][s][b : %d] = v;\n"
-               "}\n"
-               "then launch (cdiv(B, %d), A)\n"
-               "{\n"
-               "    int b = program(0) * %d, a = program(1);\n"
-               "    tile %s v = part[a][0][b : %d];\n",
-               c->block, c->block, c->block, c->inside, c->block);
-    put_rows(&t, c, "1", arena_print(c->memory, "cdiv(n, %d)", run), "part", "part");
-    text_print(&t,
-               "}\n"
-               "then\n%s"
-               "    if (s > 0) {\n"
-               "        tile %s w = part[a][s - 1][b : %d];\n"
-               "        v = %s;\n"
-               "    }\n"
-               "    y[a][s * %d][b : %d] = v;\n",
-               head, c->inside, c->block, combined(c, "v", "w"), run, c->block);
-    put_rows(&t, c, begin, end, "x", "y");
+    put_rows(&t, c);
     text_add(&t, "}\n");
     const char *source = arena_print(c->memory, "%s", text_get(&t));
     text_free(&t);
@@ -214,14 +169,16 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
         [FOLD_SUM] = "w + all", [FOLD_PROD] = "w * all", [FOLD_MAX] = "max(w, all)", [FOLD_MIN] = "min(w, all)"};
     const char *step = arena_print(memory, "%s(%s)", inside, steps[of->attr.fold]), *source; /* integers wrap */
     int block = options->gpu ? COLUMNS_GPU : COLUMNS, part = SCAN_BLOCK;
-    int64_t programs = to.extents[0] * ((to.extents[2] + block - 1) / block), run = SCAN_RUN;
-    bool runs =
-        options->gpu && programs < (int64_t)SCAN_PROGRAMS * MAXIMUM(options->units, 1) && to.extents[1] >= 2 * run;
-    /* What runs leave is scanned by few programs, row after row. */
-    while (run < SCAN_RUN_MOST && programs * to.extents[1] / (2 * run) >= (int64_t)SCAN_RUNS * options->units) run *= 2;
+    int64_t programs = to.extents[0] * ((to.extents[2] + block - 1) / block);
+    bool chained = options->gpu && !rows && programs < (int64_t)SCAN_PROGRAMS * MAXIMUM(options->units, 1) &&
+                   to.extents[1] >= SCAN_CHAIN;
     column_scan columns = {memory, name, type, inside, of->attr.fold, block, options->gpu ? SCAN_AT_ONCE : 1};
+    if (chained) {
+        out->kernel = fuse_scan_chain(memory, name, of->attr.fold, of->elem, to.extents[2]);
+        return true;
+    }
     if (!rows)
-        source = runs ? scan_runs_source(&columns, (int)run) : scan_columns_source(&columns);
+        source = scan_columns_source(&columns);
     else if (few)
         source = arena_print(memory, scan_long_source, name, type, type, inside, part, part, inside,
                              fold_names[of->attr.fold], inside, part, part, name, part, inside, name, inside, part,

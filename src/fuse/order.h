@@ -35,6 +35,9 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
 bool fuse_argsort_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
                          fuse_kernel *out);
 
+/* order_chain.c: a scan of x[A][n][B] down its middle axis, of two rows at least, in one read. */
+tile_kernel *fuse_scan_chain(arena *memory, const char *function, fold_kind fold, dtype elem, int64_t columns);
+
 /* scatter.c: additions by index in the order of the updates, whatever runs at once. */
 /* A graph in which each TAKE_ADD and GATHER_ADD that a kernel will compute has a fourth input: the order of its indices
  * (an ARGSORT); of rows in pieces (on a GPU) the index is in that order. Few updates a line become arithmetic. Returns

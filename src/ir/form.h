@@ -50,7 +50,7 @@ static inline unsigned form_of(op_code code)
 }
 
 /* One word per bit of tile_op.flags, lowest first, and per kind of parameter. */
-static const char *const form_flag_names[] = {"assign", "implicit", "index", "precise", "down"};
+static const char *const form_flag_names[] = {"assign", "implicit", "index", "precise", "down", "ordered"};
 static const char *const form_param_kinds[] = {"in", "out", "inout", "scratch", "scalar", "extent"};
 
 /* The word between two regions of an op. */

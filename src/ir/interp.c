@@ -426,6 +426,12 @@ static int64_t *shuffled(int64_t count, uint64_t seed)
     return order;
 }
 
+static void find_ordered(tile_kernel *k, tile_block *b, tile_op *op, void *context)
+{
+    (void)k, (void)b;
+    if (op->code == OP_ATOMIC && op->flags & F_ORDERED) *(bool *)context = true;
+}
+
 static void run_phase(interp *s, int phase)
 {
     const int64_t *counts = s->plan->programs[phase];
@@ -442,7 +448,11 @@ static void run_phase(interp *s, int phase)
         return;
     }
     bool some = s->options->only_programs && phase == s->kernel->phase_count - 1;
-    bool shuffle = !some && s->options->order_seed && total <= SHUFFLED_LIMIT;
+    bool waits = false;
+    tile_walk((tile_kernel *)s->kernel, s->kernel->phases[phase], find_ordered, &waits);
+    bool shuffle = !some && !waits && s->options->order_seed && total <= SHUFFLED_LIMIT;
+    heap_free(s->ordered);
+    s->ordered = waits && s->check ? heap_array((size_t)total + 1, 1) : NULL;
     heap_free(s->shuffled);
     s->shuffled = shuffle ? shuffled(total, s->options->order_seed + (uint64_t)phase) : NULL;
     if (shuffle && !s->shuffled) interp_no_memory(s, sizeof(int64_t) * (size_t)total);
@@ -502,6 +512,7 @@ qn_status interp_run(const tile_kernel *k, const array_view *arrays, const launc
     shadows_free(&s);
     tile_free_buffers(&s);
     heap_free(s.shuffled);
+    heap_free(s.ordered);
     heap_free(s.slots);
     heap_free(s.set_at);
     heap_free(s.assigned);

@@ -140,9 +140,15 @@ static void note(const interp *s, touch two[2], int line)
     }
 }
 
+/* Has this program heard of what the other did? Programs that have ordered atomics run one after the other, each to its end. */
+static bool has_heard(const interp *s, uint32_t other)
+{
+    return s->ordered && s->ordered[other - s->first_serial] && s->ordered[s->serial - s->first_serial];
+}
+
 static bool wrote_other(const interp *s, touch writer)
 {
-    return writer.program >= s->first_serial && writer.program != s->serial;
+    return writer.program >= s->first_serial && writer.program != s->serial && !has_heard(s, writer.program);
 }
 
 void shadow_read(interp *s, const tile_op *op, int array, int64_t count, const int64_t *places, const uint8_t *skip)
@@ -206,6 +212,7 @@ void shadow_atomic(interp *s, const tile_op *op, int array, int64_t count, const
 {
     shadow *known = &s->shadows[array];
     if (!known->atomics) known->atomics = table(s, known->count, sizeof(*known->atomics));
+    if (s->ordered && op->flags & F_ORDERED) s->ordered[s->serial - s->first_serial] = 1;
     for (int64_t j = 0; j < count; j++) {
         if (skip[j]) continue;
         int64_t place = places[j];

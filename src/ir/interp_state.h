@@ -87,6 +87,7 @@ struct interp {
     uint32_t serial, first_serial; /* of the running program, and of the phase's first; both from 1 */
     const int64_t *order;          /* linear program ids of this phase in the order they run, or NULL */
     int64_t *shuffled;             /* such an order of our own */
+    uint8_t *ordered;              /* by program of the phase: it has had an ordered atomic; NULL: no program can */
     uint32_t stamp;                /* counts stores */
     int64_t steps, step_limit;
     const tile_op *op; /* the one that runs */

@@ -134,7 +134,8 @@ enum {
     F_IMPLICIT = 2, /* CONVERT the user did not write */
     F_INDEX = 4,    /* integer arithmetic inside brackets: overflow is a finding */
     F_PRECISE = 8,  /* exact division and square root, 2 ulp functions, no contraction */
-    F_DOWN = 16     /* FOR counts down while i > limit (step negative) */
+    F_DOWN = 16,    /* FOR counts down while i > limit (step negative) */
+    F_ORDERED = 32  /* ATOMIC of one element: without a result it tells what its program did before, with one it hears it */
 };
 
 typedef struct tile_op tile_op;

@@ -159,7 +159,10 @@ static int count_of_array(const touches *h, int array)
 void touches_commit(spread_builder *b, loop_node *item)
 {
     const trips same = {0};
-    bool conflict = false;
+    const tile_op *op = item->op;
+    /* What an ordered atomic tells is what all threads did. */
+    bool conflict = op && op->code == OP_ATOMIC && op->flags & F_ORDERED && !b->survey->uses[op->results[0]] &&
+                    b->spread->team.threads != 1;
     for (int i = 0; i < b->now.count && !conflict; i++) {
         const touch *now = &b->now.items[i];
         for (int k = 0; k < b->open.count && !conflict; k++)

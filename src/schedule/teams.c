@@ -19,6 +19,7 @@ enum {
     LANES_BLOCK = 128, /* threads of a block of several teams */
     WIDE_TEAM = 256,   /* the most threads of a program in which no thread needs another */
     MOST_TURNED = 16,  /* ... of single elements */
+    MOST_KEPT = 128,   /* registers of a thread for kept tiles of a constant size, where more threads can share them */
     MOST_STAGES = 16   /* of a product's ring, that `tune` may ask for */
 };
 
@@ -276,12 +277,27 @@ static bool may_be_large(const survey *e, const overview *s)
            !e->has_assert && !e->prints && !c->no_large;
 }
 
+int layout_words_of_row(const survey *e)
+{
+    const spread *c = e->spread;
+    int most = 0, *words = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched && !c->kept[i].elsewhere && !c->kept[i].pinned)
+            words[i] = MAXIMUM(dtypes[e->buffers[i].elem].size_bytes / 4, 1);
+    for (int i = 1; i < c->kept_count; i++)
+        if (words[i]) most = MAXIMUM(most, layout_live_registers(e, i, words));
+    return most;
+}
+
 static void choose_constant_team(const survey *e, const overview *s)
 {
     spread *c = e->spread;
     team *t = &c->team;
     bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->has_scan && !c->no_wide;
     int vector = s->largest->vector, repeats = (vector > 1 ? 4 : 8) / (alone ? 2 : 1);
+    /* Of many tiles at once each thread has room for little. */
+    int words = s->largest->row_axes ? 0 : layout_words_of_row(e);
+    while (repeats > 1 && words * vector * repeats > MOST_KEPT) repeats /= 2;
     int64_t threads = power_above((s->positions + vector * repeats - 1) / (vector * repeats));
     t->reason = "constant tile";
     if (s->largest->turned) { /* a row in a thread, or in few */
@@ -306,18 +322,6 @@ static void choose_constant_team(const survey *e, const overview *s)
             MAXIMUM(threads, 64),
             s->positions > (s->largest->turned ? 8192 : 16384) && !(s->largest->turned && !s->kept) ? 1024 : 512);
     }
-}
-
-int layout_words_of_row(const survey *e)
-{
-    const spread *c = e->spread;
-    int most = 0, *words = ARENA_ARRAY(e->memory, int, c->kept_count + 1);
-    for (int i = 1; i < c->kept_count; i++)
-        if (c->kept[i].touched && !c->kept[i].elsewhere && !c->kept[i].pinned)
-            words[i] = MAXIMUM(dtypes[e->buffers[i].elem].size_bytes / 4, 1);
-    for (int i = 1; i < c->kept_count; i++)
-        if (words[i]) most = MAXIMUM(most, layout_live_registers(e, i, words));
-    return most;
 }
 
 /* Is the longest row shorter than its bound by what a shift may take? A class of lengths sees to that where they are no

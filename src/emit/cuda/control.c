@@ -72,9 +72,13 @@ static void scalar_access(emitter *e, const tile_op *op, bool waits)
         cuda_atomic(&n, a, op, cuda_value(&n, op->operands[0], at), expected, old);
         r.words = old;
     }
+    bool ordered = op->flags & F_ORDERED;
+    const char *fence = n.lead ? "if (thread == 0) __threadfence();" : "__threadfence();";
     if (waits) put_barrier(e);
+    if (ordered && !old) put(e, "%s", fence);
     add_lines(e->out, text_get(&n.level[LEVEL_GROUP]), e->depth);
     add_lines(e->out, text_get(&n.level[LEVEL_ROW]), e->depth);
+    if (ordered && old) put(e, "%s", fence);
     if (old) put_broadcast(e, a.elem, old);
     if (result && (op->code == OP_LOAD || old)) emit_declare(e, result, r.words);
     text_free(&n.level[LEVEL_GROUP]);
