@@ -452,6 +452,9 @@ def prepare_compiler():
     torch._inductor.config.compile_threads = 1
 
 
+MOST_SLICE_S = 10  # of a GPU that others wait for
+
+
 def held_bytes(problem, options):
     return 20.0 * problem.cost(problem.sizes(options.sizes))[0] if options.jobs > 1 else 0.0
 
@@ -497,16 +500,20 @@ def rows_overlapping(problems, options, start):
             if runs and sum(size for _, size in runs) + size_bytes > options.memory * 1e9:
                 break
             runs.append((Run(waiting.pop(0), options), size_bytes))
+        ended = [run for run, _ in runs if "ready" in run.row]  # left over from the slice before
         now = time.monotonic()
         pipes = {run.pipe: run for run, _ in runs}
-        said = multiprocessing.connection.wait(pipes, max(min((run.end for run, _ in runs), default=now) - now, 0))
-        ended = [pipes[p] for p in said if not pipes[p].hear() or "ready" in pipes[p].row]
+        said = [] if ended else multiprocessing.connection.wait(pipes, max(min((run.end for run, _ in runs), default=now) - now, 0))
+        ended += [pipes[p] for p in said if not pipes[p].hear() or "ready" in pipes[p].row]
         ended += [run for run, _ in runs if run not in ended and run.end < time.monotonic()]
         if not ended:
             continue
         with alone():
+            slice_end = time.monotonic() + MOST_SLICE_S
             ended += [run for run, _ in runs if run not in ended and run.caught_up()]  # while the lock was waited for
             for run in ended:
+                if time.monotonic() > slice_end:
+                    break
                 run.follow("ready")
                 runs = [(other, size) for other, size in runs if other is not run]
                 yield run.finish([other for other, _ in runs])

@@ -67,20 +67,6 @@ static double times(const loop *p, const term *x)
     return MAXIMUM(often, (double)space_count(&p->space, axes | 1u << last) / VECTOR);
 }
 
-/* On a GPU rows of a few elements keep few of the lanes busy that they get. */
-static double row_waste(const loop *p)
-{
-    if (!p->b->options->gpu) return 1;
-    if (p->shape != LOOP_ROW || p->turned)
-        return p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 3 : 1;
-    if (loop_is_line(p)) return 1;
-    int last = p->space.axis_count - 1;
-    while (last > 0 && !(p->inner >> last & 1)) last--;
-    int64_t row = p->space.axis_count ? p->space.axes[last].extent : 1;
-    if (row % 4 == 0 && loop_writes_rows(p)) return 1; /* a lane has a vector of one */
-    return row <= 16 ? 4 : row < 32 ? 2 : 1;
-}
-
 /* Does everything go through an axis and the next one as through one? */
 static bool is_one_axis(const loop *p, int axis, int next)
 {
@@ -94,6 +80,35 @@ static bool is_one_axis(const loop *p, int axis, int next)
         if (place.factor[axis] != place.factor[next] * p->space.axes[next].extent) return false;
     }
     return true;
+}
+
+/* A CPU goes along the last axis of a row, and what is one with it: that has to fill its vectors. */
+static double short_waste(const loop *p)
+{
+    enum { LANES = 16, EACH = 64 }; /* EACH: elements in the time that a pass over one of them takes */
+    if ((p->shape != LOOP_ROW && p->shape != LOOP_BOTH) || p->turned) return 1;
+    int64_t along = 0;
+    for (int i = p->space.axis_count - 1, next = -1; i >= 0; i--) {
+        if (!(p->inner >> i & 1)) continue;
+        if (next >= 0 && !is_one_axis(p, i, next)) return along < LANES ? (double)EACH / (double)MAXIMUM(along, 1) : 1;
+        along = MAXIMUM(along, 1) * p->space.axes[i].extent;
+        next = i;
+    }
+    return 1;
+}
+
+/* On a GPU rows of a few elements keep few of the lanes busy that they get. */
+static double row_waste(const loop *p)
+{
+    if (!p->b->options->gpu) return short_waste(p);
+    if (p->shape != LOOP_ROW || p->turned)
+        return p->shape == LOOP_COLUMN && space_count(&p->space, p->outer) <= 64 ? 3 : 1;
+    if (loop_is_line(p)) return 1;
+    int last = p->space.axis_count - 1;
+    while (last > 0 && !(p->inner >> last & 1)) last--;
+    int64_t row = p->space.axis_count ? p->space.axes[last].extent : 1;
+    if (row % 4 == 0 && loop_writes_rows(p)) return 1; /* a lane has a vector of one */
+    return row <= 16 ? 4 : row < 32 ? 2 : 1;
 }
 
 /* How much of a GPU a kernel of rows keeps busy: a row of several axes, the last ones short, belongs to one block, unless it

@@ -142,17 +142,28 @@ qn_tensor api_run_eye(api_call *a)
     return a->bad ? none : qn_eye(a->t->tape, QN_F32, rows, columns);
 }
 
+/* Of a reduction: named axes stay as unit axes, unless `keep = false` says otherwise; all of them by `keep = true`. */
+static qn_axes folded_axes(api_call *a, bool *keep)
+{
+    bool named;
+    qn_axes axes = api_axes(a, &named);
+    *keep = api_named_bool(a, "keep", named);
+    unsigned all = (1u << operand_shape(a->t, &a->values[0])->rank) - 1;
+    a->units = !*keep ? 0 : named ? a->units : all;
+    return axes;
+}
+
 qn_tensor api_run_logsumexp(api_call *a)
 {
     bool keep;
-    qn_axes axes = api_axes(a, &keep);
+    qn_axes axes = folded_axes(a, &keep);
     return qn_logsumexp(api_tensor(a, 0), axes, keep);
 }
 
 qn_tensor api_run_var(api_call *a)
 {
     bool keep;
-    qn_axes axes = api_axes(a, &keep);
+    qn_axes axes = folded_axes(a, &keep);
     double correction = api_named_float(a, "correction", 1);
     return qn_var(api_tensor(a, 0), axes, correction, keep);
 }
@@ -160,7 +171,7 @@ qn_tensor api_run_var(api_call *a)
 qn_tensor api_run_std(api_call *a)
 {
     bool keep;
-    qn_axes axes = api_axes(a, &keep);
+    qn_axes axes = folded_axes(a, &keep);
     double correction = api_named_float(a, "correction", 1);
     return qn_std(api_tensor(a, 0), axes, correction, keep);
 }
@@ -168,21 +179,21 @@ qn_tensor api_run_std(api_call *a)
 qn_tensor api_run_amax(api_call *a)
 {
     bool keep;
-    qn_axes axes = api_axes(a, &keep);
+    qn_axes axes = folded_axes(a, &keep);
     return qn_max(api_tensor(a, 0), axes, keep);
 }
 
 qn_tensor api_run_amin(api_call *a)
 {
     bool keep;
-    qn_axes axes = api_axes(a, &keep);
+    qn_axes axes = folded_axes(a, &keep);
     return qn_min(api_tensor(a, 0), axes, keep);
 }
 
 qn_tensor api_run_norm(api_call *a)
 {
     bool keep;
-    qn_axes axes = api_axes(a, &keep);
+    qn_axes axes = folded_axes(a, &keep);
     double p = api_named_float(a, "p", 2);
     return qn_norm(api_tensor(a, 0), p, axes, keep);
 }

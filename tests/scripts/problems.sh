@@ -9,7 +9,7 @@ settings() {
     sed -n "s/^bench $2 ([^)]*) on ref (\([^)]*\)).*/\1/p" "$1" | tr ',' '\n' | sed -n 's/^ *\([A-Za-z_]*\) = \(.*\)$/--set \1=\2/p'
 }
 checked=0
-for level in 1 2 3 4 5; do
+for level in 1 2 3 4 5 6; do
     file=bench/problems/level$level.qn
     every=$(sed -n 's/^bench \(k[0-9]*\) .*/\1/p' "$file")
     case $level in
@@ -18,6 +18,7 @@ for level in 1 2 3 4 5; do
     3) few="k9 k11" ;;
     4) few="k2 k31" ;;
     5) few="k2 k9" ;;
+    6) few="k6 k61" ;;
     esac
     [ "${2:-}" = all ] && few=$every
     for name in $few; do

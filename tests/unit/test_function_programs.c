@@ -292,6 +292,9 @@ TEST(the_tensor_api)
         {"max_pool2d(reshape(x, 1, 1, m, n), 2, stride = 1)[0][0][:][:]", 2, {2, 3}},
         {"avg_pool2d(reshape(x, 1, 1, m, n), 1, 2)[0][0][:][:]", 2, {3, 2}},
         {"square(x) + reciprocal(detach(x)) + checkpoint(x)", 2, {3, 4}},
+        {"logsumexp(x, axis = 1, keep = false) + var(x, axis = 1, keep = false) + std(x, axis = 1, keep = false)", 1, {3}},
+        {"norm(x, axis = 0, keep = false) + amax(x, axis = 0, keep = false) - amin(x, axis = 0, keep = false)", 1, {4}},
+        {"x - logsumexp(x, keep = true) + var(x, axis = 1, keep = true)", 2, {3, 4}},
         {"clamp(x, -0.5, 0.5) + pow(x, 2) + fma(x, x, x)", 2, {3, 4}},
     };
     for (int i = 0; i < COUNT(calls); i++) {

@@ -66,6 +66,11 @@ static const char *const source =
     "tensor attend(float q[64][256][32], float k[64][256][32], float v[64][256][32]) {\n"
     "  return matmul(softmax(matmul(q, transpose(k)) * 0.125, axis = 2), v);\n"
     "}\n"
+    "tensor channel_pool(float x[N][C][H][W]) {\n"
+    "  let d = x - mean(x, axis = {0, 2, 3});\n"
+    "  return sum(square(max_pool2d(relu(d * rsqrt(mean(d * d, axis = {0, 2, 3}) + 1e-5)), 2)));\n"
+    "}\n"
+    "tensor channel_pool_slope(float x[N][C][H][W]) { return grad(channel_pool, x)(x); }\n"
     "tensor in_turns(float a[N][C][H][W], float b[N][C][H][W]) {\n"
     "  let y = reshape(stack(a, b, axis = 4), N, C, H, 2 * W)[:][:][1 : H - 2][1 : 2 * W - 1];\n"
     "  return y - sum(y, axis = {0, 2, 3}) * 1e-6;\n"
@@ -408,14 +413,14 @@ static void collect(void *user, const char *words, size_t length)
 
 static bool why;
 
-static char *shown(const char *name, const char *stage, const char *const *settings, int count)
+static char *shown_on(const char *device, const char *name, const char *stage, const char *const *settings, int count)
 {
     const char *path = own_file("small_folds.qn");
     text out = {0};
     FILE *file = fopen(path, "w");
     if (file) fputs(source, file), fclose(file);
     qn_show_options options = {
-        .stage = stage, .device = "cuda", .arch = "sm_90a", .settings = {settings, count}, .why = why};
+        .stage = stage, .device = device, .arch = "sm_90a", .settings = {settings, count}, .why = why};
     bool good = qn_show(context, path, name, &options, collect, &out, &error) == QN_OK;
     if (!good) printf("%s: %s\n", name, error.message);
     EXPECT(good);
@@ -423,6 +428,11 @@ static char *shown(const char *name, const char *stage, const char *const *setti
     char *words = strdup(text_get(&out));
     text_free(&out);
     return words;
+}
+
+static char *shown(const char *name, const char *stage, const char *const *settings, int count)
+{
+    return shown_on("cuda", name, stage, settings, count);
 }
 
 TEST(a_pool_is_a_map)
@@ -527,6 +537,20 @@ TEST(few_rows_of_many_axes_are_cut)
     char *layout = shown("in_turns", "layout", sizes, COUNT(sizes));
     EXPECT(strstr(layout, "phase 2") && !strstr(layout, "long rows, read again"));
     free(layout);
+}
+
+/* A CPU goes along the last axis of a row: folds over channels are none of places that windows of two have cut in pairs. */
+TEST(sums_of_channels_go_along_memory_on_a_cpu)
+{
+    static const char *const sizes[] = {"N=32", "C=64", "H=28", "W=56"};
+    char *words = shown_on("cpu", "channel_pool_slope", "fusion", sizes, COUNT(sizes)), *next = NULL;
+    for (char *at = strstr(words, "kernel 0:"); at; at = next) {
+        next = strstr(at + 1, "\nkernel ");
+        if (next) *next++ = 0;
+        EXPECT(!(strstr(at, "window ") && strstr(at, "[1, 64, 1, 1]") && strstr(at, "  sum        %") &&
+                 strstr(strstr(at, "  sum        %"), "f32 [1, 64, 1, 1]")));
+    }
+    free(words);
 }
 
 TEST(a_longer_window_gets_the_threads_it_needs)
@@ -670,7 +694,7 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_pool_of_four_is_a_map), CASE(few_rows_of_many_axes_are_cut),
+TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_pool_of_four_is_a_map), CASE(few_rows_of_many_axes_are_cut), CASE(sums_of_channels_go_along_memory_on_a_cpu),
           CASE(a_longer_window_gets_the_threads_it_needs), CASE(softmax_of_few_classes_keeps_its_folds),
           CASE(a_function_under_windows_is_stored), CASE(a_product_under_windows_is_stored),
           CASE(plans_tell_their_estimates), CASE(peaks_are_no_higher_than_eager), CASE(rows_in_place),
