@@ -70,6 +70,10 @@ try "examples/lora.c" cc -std=c11 $flags examples/lora.c -L"$build" -Wl,-rpath,"
 if command -v cc >/dev/null; then
     try "examples/lora.c learns, keeps its base, and saves by fusion" "$work/lora-example" "$work/adapter.safetensors" cpu
 fi
+try "examples/models.c" cc -std=c11 $flags examples/models.c -L"$build" -Wl,-rpath,"$build" -lquern -lm -o "$work/models-example"
+if command -v cc >/dev/null; then
+    try "examples/models.c: four models learn" "$work/models-example" cpu
+fi
 sed -n '/^## Tensors/,/^## /{/^```c$/,/^```$/p}' README.md | sed '/^```/d' >"$work/heart"
 sed 's/^    //' examples/mlp.c >"$work/mlp-lines"
 try "the README shows lines of examples/mlp.c" sh -c "test -s \"$work/heart\" && ! grep -vxFf \"$work/mlp-lines\" \"$work/heart\""
