@@ -165,6 +165,11 @@ static const char *device_of(qn_context *context, const arguments *given, const 
 
 /* ---- results ---- */
 
+static void print_unknown(const qn_dlrm_result *r)
+{
+    if (r->unknown_tokens) printf("unknown tokens    %" PRId64 "\n", r->unknown_tokens);
+}
+
 static int print_valid(const qn_dlrm_result *r)
 {
     const qn_metrics *m = &r->valid;
@@ -191,7 +196,7 @@ static void print_trained(const qn_dlrm_result *r)
            r->samples_per_second);
     printf("parameters        %" PRId64 "\n", r->parameters);
     printf("training loss     %.5f\n", r->loss);
-    if (r->unknown_tokens) printf("unknown tokens    %" PRId64 "\n", r->unknown_tokens);
+    print_unknown(r);
     if (*r->checkpoint) print_safely(stdout, "checkpoint        %s\n", r->checkpoint);
 }
 
@@ -296,10 +301,12 @@ int command_eval(const command *self, const arguments *given)
     qn_dlrm_options o;
     qn_dlrm_result r;
     if (!open_use(given, 2, &data, &o, &context, &status)) return status;
-    if (qn_dlrm_eval(context, given->words.items[1], &o, &r, &error))
+    if (qn_dlrm_eval(context, given->words.items[1], &o, &r, &error)) {
         status = report_error(&error);
-    else
+    } else {
+        print_unknown(&r);
         status = print_valid(&r);
+    }
     close_context(context);
     return status;
 }

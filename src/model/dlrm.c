@@ -282,12 +282,18 @@ qn_tensor qn_dlrm_rows(qn_dlrm *d, qn_tensor tokens)
     return rows;
 }
 
-qn_tensor dlrm_unknown(qn_dlrm *d, qn_tensor tokens)
+qn_tensor dlrm_unknown_rows(qn_dlrm *d, qn_tensor tokens)
 {
     if (d->config.map == QN_MAP_MODULUS) return (qn_tensor){0};
     qn_tensor feature = qn_arange(d->tape, QN_I64, 0, d->config.sparse_count, 1);
     qn_tensor last = qn_add(qn_add(d->firsts, d->sizes), feature); /* each table's row of unknown ones */
-    return qn_sum(qn_cast(qn_eq(qn_dlrm_rows(d, tokens), last), QN_I64), QN_ALL, false);
+    return qn_sum(qn_cast(qn_eq(qn_dlrm_rows(d, tokens), last), QN_I64), QN_AXES(1), false);
+}
+
+qn_tensor dlrm_unknown(qn_dlrm *d, qn_tensor tokens)
+{
+    qn_tensor rows = dlrm_unknown_rows(d, tokens);
+    return rows.tape ? qn_sum(rows, QN_ALL, false) : rows;
 }
 
 static qn_tensor interaction(const forward *f, qn_tensor dense, qn_tensor looked)

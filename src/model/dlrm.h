@@ -29,6 +29,7 @@ struct qn_dlrm {
 /* A tensor of the model with its name, as the forward makes them one after the other. */
 typedef void dlrm_seen(void *user, const char *name, qn_tensor t);
 qn_tensor dlrm_logits(qn_dlrm *d, qn_tensor counts, qn_tensor tokens, dlrm_seen *seen, void *user);
+qn_tensor dlrm_unknown_rows(qn_dlrm *d, qn_tensor tokens); /* the same of each row of the batch */
 qn_tensor dlrm_unknown(qn_dlrm *d, qn_tensor tokens); /* i64, rank 0: tokens that no row is for; empty: modulus */
 qn_optimizer *dlrm_optimizer(qn_dlrm *d);
 
@@ -86,6 +87,7 @@ qn_status dlrm_new_like(qn_tape *tape, const char *path, const qn_dlrm_config *c
 typedef struct dlrm_valid {
     qn_metrics metrics;
     double base_entropy, oracle_auc, oracle_loss, lowest, highest; /* of the probabilities */
+    int64_t unknown_tokens;
 } dlrm_valid;
 typedef struct dlrm_judge dlrm_judge;
 qn_status dlrm_judge_new(qn_dlrm *d, int64_t batch, dlrm_judge **out, qn_error *error);

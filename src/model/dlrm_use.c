@@ -18,6 +18,7 @@ struct dlrm_judge {
     qn_tensor counts, tokens, logits, unknown;
     qn_plan *plan;
     float *out;
+    int64_t *unknown_out; /* of each row of a batch; NULL: no token is unknown */
 };
 
 qn_status dlrm_judge_new(qn_dlrm *d, int64_t batch, dlrm_judge **out, qn_error *error)
@@ -32,7 +33,9 @@ qn_status dlrm_judge_new(qn_dlrm *d, int64_t batch, dlrm_judge **out, qn_error *
     qn_status status = j->out ? qn_capture_begin(d->tape, error) : error_set(error, QN_NO_MEMORY, "no memory");
     if (!status) {
         j->logits = qn_dlrm_logits(d, j->counts, j->tokens);
-        status = qn_eval(d->tape, &j->logits, 1, error);
+        j->unknown = dlrm_unknown_rows(d, j->tokens);
+        if (j->unknown.tape) j->unknown_out = heap_new(sizeof(int64_t) * (size_t)batch);
+        status = qn_eval(d->tape, (qn_tensor[]){j->logits, j->unknown}, j->unknown.tape ? 2 : 1, error);
         qn_error other;
         qn_status ended = qn_capture_end(d->tape, &j->plan, status ? &other : error);
         if (!status) status = ended;
@@ -50,6 +53,8 @@ void dlrm_judge_free(dlrm_judge *j)
     qn_release(j->logits);
     qn_release(j->counts);
     qn_release(j->tokens);
+    qn_release(j->unknown);
+    if (j->unknown_out) heap_free(j->unknown_out);
     free(j->out);
     heap_free(j);
 }
@@ -57,7 +62,7 @@ void dlrm_judge_free(dlrm_judge *j)
 /* Rows so far: growing arrays. */
 typedef struct rows {
     float *logits, *labels, *truth;
-    int64_t count, room;
+    int64_t count, room, unknown_tokens;
 } rows;
 
 static bool rows_grow(rows *r, int64_t more)
@@ -120,6 +125,8 @@ static qn_status judge_batch(dlrm_judge *j, const qn_loaded *batch, bool truth, 
     }
     if (!rows_grow(r, batch->rows))
         return error_set(error, QN_NO_MEMORY, "no memory for %lld rows", (long long)r->count);
+    if (j->unknown_out) QN_TRY(qn_tensor_read(j->unknown, j->unknown_out, sizeof(int64_t) * (size_t)j->batch, error));
+    for (int64_t i = 0; i < batch->rows && j->unknown_out; i++) r->unknown_tokens += j->unknown_out[i];
     const double *known = batch->fields[FEED_TRUE];
     memcpy(r->logits + r->count, j->out, sizeof(float) * (size_t)batch->rows);
     memcpy(r->labels + r->count, batch->fields[FEED_LABELS], sizeof(float) * (size_t)batch->rows);
@@ -142,6 +149,7 @@ qn_status dlrm_judge_run(dlrm_judge *j, dlrm_feed *feed, const volatile int *sto
     for (int64_t i = 0; i < r.count && !status; i++)
         if (isnan(r.labels[i])) status = error_set(error, QN_BAD_FILE, "the data has no labels to compare with");
     if (!status && r.count) judge(&r, feed->probabilities, out);
+    out->unknown_tokens = r.unknown_tokens;
     free(r.logits);
     free(r.labels);
     free(r.truth);
@@ -199,6 +207,7 @@ qn_status qn_dlrm_eval(qn_context *context, const char *checkpoint, const qn_dlr
     if (!status) {
         *result = (qn_dlrm_result){.valid = v.metrics,
                                    .samples = (int64_t)v.metrics.count,
+                                   .unknown_tokens = v.unknown_tokens,
                                    .base_entropy = v.base_entropy,
                                    .oracle_auc = v.oracle_auc,
                                    .oracle_loss = v.oracle_loss,
