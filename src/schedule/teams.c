@@ -324,6 +324,16 @@ static void choose_constant_team(const survey *e, const overview *s)
     }
 }
 
+/* Bytes of the widest elements that are kept. */
+static int kept_bytes(const survey *e)
+{
+    const spread *c = e->spread;
+    int most = 0;
+    for (int i = 1; i < c->kept_count; i++)
+        if (c->kept[i].touched) most = MAXIMUM(most, dtypes[e->buffers[i].elem].size_bytes);
+    return most;
+}
+
 /* Is the longest row shorter than its bound by what a shift may take? A class of lengths sees to that where they are no
  * multiples of 16 (cuda_choose_facts); a bound that comes from elsewhere does not. */
 static bool leaves_room(const survey *e, const overview *s)
@@ -353,6 +363,9 @@ static void choose_row_team(const survey *e, const overview *s)
     t->bound = s->positions;
     t->share = vector == 8 && layout_words_of_row(e) <= 2 ? 2 * ROW_REGISTERS : ROW_REGISTERS;
     if (streams) t->share = 2 * MAXIMUM(vector, 2);
+    /* Rows of words of 8 bytes that come one by one: as many registers hold half as many. */
+    bool pairs = vector == 1 && s->positions <= BLOCK_ROW && s->positions > SHORT_ROW && kept_bytes(e) > 4;
+    if (pairs) t->share = ROW_REGISTERS / 2;
     int64_t long_row = 2 * ROW_REGISTERS * MOST_THREADS; /* a block holds it in registers and shared memory */
     bool roomy = target->shared_bytes >= 200 * 1024;
     int64_t whole_chip = (int64_t)target->units * long_row / 2;
@@ -371,7 +384,7 @@ static void choose_row_team(const survey *e, const overview *s)
         t->reason = "short rows, several in a block";
     } else if (s->positions <= BLOCK_ROW && (!streams || s->positions <= SHORT_ROW)) {
         t->kind = TEAM_BLOCK;
-        t->block = (int)MINIMUM(MAXIMUM((s->positions + t->share - 1) / t->share, 128), 512);
+        t->block = (int)MINIMUM(MAXIMUM((s->positions + t->share - 1) / t->share, 128), pairs ? MOST_THREADS : 512);
         t->reason = "a row for each block";
     } else if (!streams && roomy && s->positions <= long_row && !s->memory &&
                !(clusters && s->kept && !c->stores_rows)) {
@@ -399,7 +412,10 @@ static void choose_row_team(const survey *e, const overview *s)
         t->share = 0;
         t->reason = streams ? "rows that nothing holds" : "long rows, read again where they are needed again";
     }
-    if (t->over && t->share && !leaves_room(e, s)) t->share += vector; /* the longest row still fits */
+    /* The longest row still fits; and one that is as long as so many warps hold, which a shift makes longer than that, needs
+     * no further warp for its last elements. */
+    bool held = t->kind == TEAM_BLOCK && s->positions <= BLOCK_ROW && !streams;
+    if (t->over && t->share && (held || !leaves_room(e, s))) t->share += vector;
 }
 
 static void choose_team(const survey *e)

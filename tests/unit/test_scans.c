@@ -1,7 +1,7 @@
 /*
- * Scans whose programs wait for one another (fuse/order_chain.c): down columns and of few long rows, of every fold and several
- * types, at lengths around a part, a group of parts and beyond, against plain C. Twice the same bits; checked on emu without a
- * finding; one read of the input in the text.
+ * Scans down columns, whose programs wait for one another (fuse/order_chain.c), of few long rows and of many short ones, of
+ * every fold and several types, at lengths around a part, a group of parts and beyond, against plain C. Twice the same bits;
+ * one read of the input in the text.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
@@ -138,7 +138,7 @@ static void down_columns(void)
                     check(which, fold, cases[i][0], cases[i][1], cases[i][2]);
 }
 
-/* A part is 8192 elements, a group 256 parts. */
+/* Few long rows, and longer than what a block holds. */
 static void along_rows(void)
 {
     static const int64_t cases[][2] = {{1, 8192}, {3, 8193}, {2, 100001}, {1, 300000}, {1, 8192 * 257 + 5}};
@@ -150,6 +150,15 @@ static void along_rows(void)
                     check(which, fold, cases[i][0], cases[i][1], 1);
 }
 
+/* Many short rows: four a program where they come out even. */
+static void short_rows(void)
+{
+    static const int64_t cases[][2] = {{32768, 7}, {32768, 33}, {32771, 8}, {32772, 64}};
+    if (!strcmp(where, "ref")) return;
+    for (int i = 0; i < COUNT(cases); i++) check(i == 1 ? 2 : 0, i % FOLDS, cases[i][0], cases[i][1], 1);
+}
+
+ON_EVERY_DEVICE(short_rows)
 ON_EVERY_DEVICE(down_columns)
 ON_EVERY_DEVICE(along_rows)
 
@@ -197,4 +206,4 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(on_devices_down_columns), CASE(on_devices_along_rows), CASE(one_read), CASE(closed))
+TEST_MAIN(CASE(opened), CASE(on_devices_short_rows), CASE(on_devices_down_columns), CASE(on_devices_along_rows), CASE(one_read), CASE(closed))
