@@ -53,6 +53,7 @@ typedef struct loop_node {
         const struct loop_pass *pass;   /* PASS */
         const value *ahead;             /* FOR: number[0] loads of its body that come a trip ahead */
         const tile_op *dot;             /* PRODUCTS */
+        const int *sinks;               /* FOLD_JOIN: numbers of the pass's sinks */
     };
     struct loop_node *other;          /* IF: the other arm; WHILE: its body, behind the test */
     struct loop_node *before, *after; /* FOR: sums of products to registers, and back */

@@ -9,6 +9,8 @@
  */
 #include "loops/spread_build.h"
 
+#include <string.h>
+
 static int build_value(pass_builder *n, value v, place at);
 
 static const place *keep_place(spread_builder *b, place at)
@@ -307,10 +309,10 @@ static void build_write(pass_builder *n, const sink *s)
     }
 }
 
-static void end_fold(pass_builder *n, const sink *s)
+static void end_fold(pass_builder *n, const sink *s, bool joined)
 {
     spread_builder *b = n->b;
-    add_sink(n, LOOP_FOLD_END, s);
+    add_sink(n, LOOP_FOLD_END, s)->number[0] = joined;
     if (s->kind == SINK_ASSERT) {
         touches_join(b, &b->left, &b->open);
         touches_join(b, &b->left, &b->now);
@@ -319,6 +321,45 @@ static void end_fold(pass_builder *n, const sink *s)
     if (!tile_type_of(b->survey->k, s->result).rank) return;
     remember(n, s->result, fold_result_place(b->survey, s), LEVEL_ROW);
     if (b->survey->force[s->result]) touch_buffer(b, buffer_for(b->survey, s->result), true);
+}
+
+/* Is it a fold of numbers over all threads of a block? */
+static bool is_exchange(const pass_builder *n, const sink *s)
+{
+    const pass_layout *l = n->view.layout;
+    if (s->kind != SINK_REDUCE || s->op->attr.fold == FOLD_ARGMAX || s->op->attr.fold == FOLD_ARGMIN) return false;
+    return n->view.has_inner && n->b->spread->team.kind == TEAM_BLOCK && !l->row_fast && !l->inner_threads &&
+           !online_find(n->b->spread, s->result);
+}
+
+static dtype register_type(const pass_builder *n, const sink *s)
+{
+    dtype t = tile_type_of(n->b->survey->k, s->v).elem;
+    return dtype_is_narrow(t) ? DT_F32 : t;
+}
+
+/* Folds of one kind share an exchange: as many as a warp has room for. joined: by sink. */
+static void join_folds(pass_builder *n, bool *joined)
+{
+    enum { ROOM_OF_WARP = 16 };
+    const pass_nest *pass = n->view.pass;
+    for (int i = 0; i < pass->sink_count; i++) {
+        const sink *s = &pass->sinks[i];
+        if (joined[i] || !is_exchange(n, s)) continue;
+        int most = ROOM_OF_WARP / MAXIMUM(dtypes[tile_type_of(n->b->survey->k, s->v).elem].size_bytes, 4), found = 0;
+        int *members = ARENA_ARRAY(n->b->memory, int, ROOM_OF_WARP);
+        for (int k = i; k < pass->sink_count && found < most; k++) {
+            const sink *o = &pass->sinks[k];
+            if (!joined[k] && is_exchange(n, o) && register_type(n, o) == register_type(n, s) &&
+                o->op->attr.fold == s->op->attr.fold)
+                members[found++] = k;
+        }
+        if (found < 2) continue;
+        loop_node *node = spread_add(n->b, LOOP_FOLD_JOIN, NULL);
+        node->number[0] = found;
+        node->sinks = members;
+        for (int k = 0; k < found; k++) joined[members[k]] = true;
+    }
 }
 
 /* ---- passes ---- */
@@ -374,8 +415,11 @@ static void build_pass(pass_builder *n)
     for (int i = 0; i < pass->sink_count; i++)
         if (!done[i]) build_write(n, &pass->sinks[i]);
     view_forget(&n->view, LEVEL_ROW);
+    memset(done, 0, sizeof(bool) * (size_t)pass->sink_count);
+    join_folds(n, done);
     for (int i = 0; i < pass->sink_count; i++)
-        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT) end_fold(n, &pass->sinks[i]);
+        if (pass->sinks[i].kind == SINK_REDUCE || pass->sinks[i].kind == SINK_ASSERT)
+            end_fold(n, &pass->sinks[i], done[i]);
 }
 
 /* Which threads have a row, and which of those that hold the same writes it. */

@@ -81,6 +81,7 @@ static void print_spread(const loop_program *p, const loop_node *n, text *out)
     case LOOP_FOR: text_print(out, " %%%u", n->op->regions[0]->args[0]); return;
     case LOOP_SUMS_LOAD:
     case LOOP_SUMS_STORE: text_print(out, " %%%u", n->operand); return;
+    case LOOP_FOLD_JOIN: text_print(out, " %d", n->number[0]); return;
     case LOOP_YIELD:
     case LOOP_WHILE:
     case LOOP_IF:

@@ -69,6 +69,9 @@ finish "words"
 # A printer never asks its own text: what is to be known of it is known before it is printed. Raw kernels are the user's
 # text, and parts of the prelude are found by their names.
 wrong=0
+grep -rnE '^ *# *include "(passes|schedule)/' src/emit --include='*.[ch]' |
+    grep -vE '^src/emit/(emit\.h:[0-9]+:#include "passes/passes\.h"|nest\.h:[0-9]+:#include "schedule/survey\.h"|cuda/(gather\.h|dot\.c):[0-9]+:#include "schedule/product\.h"|cuda/chained\.h:[0-9]+:#include "schedule/chained\.h")' &&
+    bad "emit prints loop programs: what it still takes from passes and schedule may become less, not more"
 grep -rnE '\b(str(str|cmp|ncmp|chr|rchr|casestr)|memmem|strpbrk) *\(' src/emit/*.c src/emit/*.h src/emit/c src/emit/cuda --include='*.[ch]' |
     grep -vE '^src/emit/(cuda/)?prelude[a-z_]*\.[ch]:' |
     grep -vE '^src/emit/(cuda/emit\.c:[0-9]+: *if \(!strncmp\(at, "#line "|c/expression\.c:[0-9]+: *const char \*point = strpbrk\(digits)' &&

@@ -30,7 +30,7 @@ static range range_of(op_code code)
 
 TEST(every_elementwise_op_of_floats)
 {
-    int checked = 0;
+    int checked = 0, costly = 0;
     for (op_code code = 0; code < OP_COUNT; code++) {
         bool elementwise = ops[code].class >= CLASS_UNARY && ops[code].class <= CLASS_TERNARY;
         if (!elementwise || !strchr(ops[code].types, 'F') || ops[code].result == RESULT_BOOL) continue;
@@ -46,8 +46,9 @@ TEST(every_elementwise_op_of_floats)
             trial_end(&t);
         }
         checked++;
+        costly += ops[code].costly;
     }
-    EXPECT(checked == 24 + 8 + 1);
+    EXPECT(checked >= 33 && costly >= 17); /* so many there were when this was written */
 }
 
 TEST(operands_used_twice)

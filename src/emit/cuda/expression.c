@@ -80,11 +80,10 @@ static const char *converted(emitter *e, dtype from, dtype to, const char *opera
     return arena_print(e->memory, "%s(%s)", need(e, "convert_%s_%s", register_name(from), memory_name(to)), operand);
 }
 
-/* Functions that have a precise form of their own. */
+/* Functions that have a precise form of their own: those that are costly. */
 static bool has_precise_form(op_code code)
 {
-    return (code >= OP_SQRT && code <= OP_SIGMOID) || (code >= OP_GELU && code <= OP_SOFTPLUS) || code == OP_DIV ||
-           code == OP_POW;
+    return (ops[code].class == CLASS_UNARY && ops[code].costly) || code == OP_DIV || code == OP_POW;
 }
 
 /* Ops whose result on values of a 16-bit format may need rounding to it. */

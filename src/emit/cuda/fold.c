@@ -267,13 +267,6 @@ static void end_reduce(cnest *n, const cfold *f)
     n->view.has_inner = inner;
 }
 
-/* Is the fold one over all threads of a block, of numbers? */
-static bool is_exchange(const cnest *n, const cfold *f)
-{
-    return f->sink->kind == SINK_REDUCE && !f->position && n->view.has_inner && n->c->spread->team.kind == TEAM_BLOCK &&
-           !n->view.layout->row_fast && !n->view.layout->inner_threads && !online_find(n->c->spread, f->sink->result);
-}
-
 static void end_pairs(cnest *n, const cfold *f)
 {
     if (!f->pairs) return;
@@ -283,39 +276,24 @@ static void end_pairs(cnest *n, const cfold *f)
          f->pairs);
 }
 
-static bool same_register(dtype a, dtype b)
+void cuda_folds_join(cnest *n, cfold *folds, const int *members, int found)
 {
-    return (dtype_is_narrow(a) ? DT_F32 : a) == (dtype_is_narrow(b) ? DT_F32 : b);
-}
-
-void cuda_folds_join(cnest *n, cfold *folds, int count)
-{
-    enum { ROOM_OF_WARP = 16 };
     emitter *e = n->e;
-    for (int i = 0; i < count; i++) {
-        if (folds[i].joined || !folds[i].sink || !is_exchange(n, &folds[i])) continue;
-        fold_kind fold = folds[i].sink->op->attr.fold;
-        const char *t = register_name(folds[i].elem), *name = fold_name(fold, folds[i].elem);
-        int most = ROOM_OF_WARP / MAXIMUM(dtypes[folds[i].elem].size_bytes, 4), members[ROOM_OF_WARP], found = 0;
-        for (int k = i; k < count && found < most; k++)
-            if (folds[k].sink && !folds[k].joined && is_exchange(n, &folds[k]) &&
-                same_register(folds[k].elem, folds[i].elem) && folds[k].sink->op->attr.fold == fold)
-                members[found++] = k;
-        if (found < 2) continue;
-        const char *all = fresh_name(e, 0), *list = NULL;
-        for (int k = 0; k < found; k++) {
-            end_pairs(n, &folds[members[k]]);
-            list = cjoin(e, list, ",", folds[members[k]].name);
-        }
-        n->c->fold_room = true;
-        cput(n, LEVEL_ROW, "%s %s[%d] = {%s};", cuda_register_type(folds[i].elem), all, found, list);
-        cput(n, LEVEL_ROW, "fold_turn ^= 1;");
-        cput(n, LEVEL_ROW, "%s<%d>(%s, fold_room[fold_turn], %s);", need(e, "block_folds_%s_%s", name, t), found, all,
-             n->c->spread->team.threads ? arena_print(e->memory, "%d", n->c->spread->team.threads) : "threads");
-        for (int k = 0; k < found; k++) {
-            cput(n, LEVEL_ROW, "%s = %s[%d];", folds[members[k]].name, all, k);
-            folds[members[k]].joined = true;
-        }
+    const cfold *first = &folds[members[0]];
+    const char *t = register_name(first->elem), *name = fold_name(first->sink->op->attr.fold, first->elem);
+    const char *all = fresh_name(e, 0), *list = first->name;
+    for (int k = 0; k < found; k++) {
+        end_pairs(n, &folds[members[k]]);
+        if (k) list = cjoin(e, list, ",", folds[members[k]].name);
+    }
+    n->c->fold_room = true;
+    cput(n, LEVEL_ROW, "%s %s[%d] = {%s};", cuda_register_type(first->elem), all, found, list);
+    cput(n, LEVEL_ROW, "fold_turn ^= 1;");
+    cput(n, LEVEL_ROW, "%s<%d>(%s, fold_room[fold_turn], %s);", need(e, "block_folds_%s_%s", name, t), found, all,
+         n->c->spread->team.threads ? arena_print(e->memory, "%d", n->c->spread->team.threads) : "threads");
+    for (int k = 0; k < found; k++) {
+        cput(n, LEVEL_ROW, "%s = %s[%d];", folds[members[k]].name, all, k);
+        folds[members[k]].joined = true;
     }
 }
 

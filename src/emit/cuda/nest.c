@@ -141,7 +141,7 @@ static void begin_chunks(cnest *n)
 }
 
 /* What stands behind the positions: nothing of chunks and elements is known there. */
-static void end_positions(cnest *n, cfold *folds)
+static void end_positions(cnest *n)
 {
     if (n->view.has_inner) cuda_chunks(n);
     text_clear(&n->level[LEVEL_CHUNK]);
@@ -150,7 +150,6 @@ static void end_positions(cnest *n, cfold *folds)
     text_clear(&n->late);
     text_clear(&n->arrays);
     forget(n);
-    cuda_folds_join(n, folds, n->view.pass->sink_count);
 }
 
 static void print_pass(cnest *n, const loop_node *node)
@@ -169,12 +168,14 @@ static void print_pass(cnest *n, const loop_node *node)
         int i = in->sink ? (int)(in->sink - pass->sinks) : 0;
         if (in->code != LOOP_FOLD_BEGIN && !begun && n->view.has_inner) begin_chunks(n);
         begun |= in->code != LOOP_FOLD_BEGIN;
-        if (in->code == LOOP_FOLD_END && !ended) end_positions(n, folds);
-        ended |= in->code == LOOP_FOLD_END;
+        bool ends = in->code == LOOP_FOLD_END || in->code == LOOP_FOLD_JOIN;
+        if (ends && !ended) end_positions(n);
+        ended |= ends;
         n->line = in->op ? in->op->line : 0;
         switch (in->code) {
         case LOOP_FOLD_BEGIN: folds[i] = cuda_fold_begin(n, in->sink); break;
         case LOOP_FOLD_PAIRS: cuda_fold_pairs(n, &folds[i]); break;
+        case LOOP_FOLD_JOIN: cuda_folds_join(n, folds, in->sinks, in->number[0]); break;
         case LOOP_FOLD_END: cuda_fold_end(n, &folds[i]); break;
         case LOOP_FETCH: print_fetch(n, in); break;
         case LOOP_HOLD: values[i] = sink_value(n, in->sink); break;
@@ -185,7 +186,7 @@ static void print_pass(cnest *n, const loop_node *node)
         default: write_sink(n, in, values[i], &folds[i]); break;
         }
     }
-    if (!ended) end_positions(n, folds);
+    if (!ended) end_positions(n);
 }
 
 static nest_view view_of(emitter *e, const group *g)

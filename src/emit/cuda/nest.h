@@ -177,7 +177,7 @@ typedef struct cfold {
 } cfold;
 cfold cuda_fold_begin(cnest *n, const sink *s);
 void cuda_fold_pairs(cnest *n, cfold *f);                /* by whole words of a kept tile, all of it done */
-void cuda_folds_join(cnest *n, cfold *folds, int count); /* folds of one kind: one exchange for several */
+void cuda_folds_join(cnest *n, cfold *folds, const int *members, int found); /* one exchange for several */
 void cuda_fold_add(cnest *n, const cfold *f, creg r);
 void cuda_fold_end(cnest *n, const cfold *f);
 
