@@ -14,6 +14,7 @@
 #include "fuse/loop.h"
 
 #define CUT_ROW (16384 - 16)        /* a block holds a row up to here */
+#define CUT_LEAST ((int64_t)1 << 22) /* elements of all rows from which on joining is little beside reading */
 #define CUT_JOIN 1024               /* lines that are joined at once */
 #define CUT_PIECE 2048              /* of a line that begins at a vector, where nothing is folded */
 
@@ -104,6 +105,13 @@ static bool lies_in_vectors(const loop *p, int64_t line)
     return true;
 }
 
+static bool output_is_wide(const loop *p, int i)
+{
+    for (int k = 0; k < p->outputs[i].map.rank; k++)
+        if (affine_axes(&p->outputs[i].map.axes[k], p->t->atom_axes) & p->inner) return true;
+    return false;
+}
+
 /* How many of the last inner axes make a line: all but one at most; 0: a line would be too short. */
 static int axes_of_line(const lowering *l, const int *inner, int count)
 {
@@ -119,9 +127,11 @@ bool cut_is_better(const loop *p, const lowering *l, const int *inner, int count
     int64_t line = extents_of(l, inner + count - of_line, of_line), lines = extents_of(l, inner, count - of_line);
     int64_t row = line * lines, rows = extents_of(l, outer, outer_count), units = p->b->options->units;
     cut c = {.p = p, .l = (lowering *)l};
-    if (!p->b->options->gpu || !of_line || row <= CUT_ROW || lines * rows < units) return false;
-    if (of_line > 1) return row > LOOP_CUT_CHIP && rows < units && find_folds(&c);
-    return (row > LOOP_CUT_CHIP || !lies_in_vectors(p, line)) && find_folds(&c);
+    if (!p->b->options->gpu || !of_line || row <= CUT_ROW || lines * rows < units || !find_folds(&c)) return false;
+    bool waits = c.stages > 1 || row * rows < CUT_LEAST; /* for its reduction: else a row is read once in any case */
+    for (int i = 0; i < p->output_count; i++) waits |= output_is_wide(p, i);
+    if (of_line > 1) return row > LOOP_CUT_CHIP && rows < units;
+    return !waits || row > LOOP_CUT_CHIP || !lies_in_vectors(p, line);
 }
 
 /* ---- places ---- */
@@ -288,13 +298,6 @@ static value join_lines(const cut *c, frame *f, const cut_fold *x, value row, va
     next = lower_keep_beyond(l, g, loop.index, lines, next, loop.carried[0]);
     lower_for_end(l, f->block, &loop, &next, &result);
     return lower_reduce(l, whole, result, t->fold, t->n, 1, true);
-}
-
-static bool output_is_wide(const loop *p, int i)
-{
-    for (int k = 0; k < p->outputs[i].map.rank; k++)
-        if (affine_axes(&p->outputs[i].map.axes[k], p->t->atom_axes) & p->inner) return true;
-    return false;
 }
 
 static void join_phase(const cut *c, int stage)

@@ -380,7 +380,7 @@ static void choose_row_team(const survey *e, const overview *s)
     } else if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {
         t->kind = TEAM_LANES;
         t->share = streams ? MAXIMUM(t->share, 8) : s->positions <= 256 ? 16 : ROW_REGISTERS;
-        if (t->over && s->positions <= TINY_ROW) t->share = 8; /* or most of a thread has nothing to do */
+        if (s->positions <= TINY_ROW) t->share = t->over ? 8 : 2 * MAXIMUM(vector, 4); /* or threads have nothing to do */
         t->reason = "short rows, several in a block";
     } else if (s->positions <= BLOCK_ROW && (!streams || s->positions <= SHORT_ROW)) {
         t->kind = TEAM_BLOCK;

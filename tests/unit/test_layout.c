@@ -64,7 +64,7 @@ TEST(rows_by_length)
     s = shape(file, name, "T=f32 rows=131072 cols=200", 0, h200());
     EXPECT(s.grid[0] == 131072 / 8);
     s = shape(file, name, "T=f32 rows=131072 cols=32", 0, h200());
-    EXPECT(s.grid[0] == 131072 / 64); /* 2 lanes a row */
+    EXPECT(s.grid[0] == 131072 / 32); /* 4 lanes a row, two vectors each */
     s = shape(file, name, "T=f32 rows=65536 cols=1024", 0, h200());
     EXPECT(s.threads == 128 && s.grid[0] == 65536 / 4);
     s = shape(file, name, "T=f32 rows=16384 cols=16384", 0, h200());
