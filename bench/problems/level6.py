@@ -35,7 +35,7 @@ def k6(x):
 
 def k7(x):
     m = F.avg_pool2d(x[:, None], 15, 1, 7)[:, 0]
-    return torch.where(x > m - 0.02, 1.0, 0.0)
+    return torch.sigmoid(8 * (x - m + 0.02))
 
 
 def k8(x):
@@ -82,7 +82,7 @@ def k17(x, w):
 
 
 def k18(x):
-    return torch.floor((torch.sign(x) * torch.log1p(255 * x.clamp(-1, 1).abs()) / 5.545177444 + 1) * 127.5 + 0.5)
+    return (torch.sign(x) * torch.log1p(255 * x.clamp(-1, 1).abs()) / 5.545177444 + 1) * 127.5
 
 
 def k19(x, a):
@@ -226,7 +226,7 @@ def k46(x, t):
 
 def k47(x):
     s = x.abs().amax(1, keepdim=True) / 127
-    return torch.floor(x / s + 0.5) * s
+    return x / s
 
 
 def k48(x):

@@ -277,6 +277,18 @@ static bool has_enough_columns(const loop *p)
            programs >= PROGRAMS_OF_UNIT * (int64_t)o->units;
 }
 
+/* Is something computed along the columns that all of them share (a mask of the rows)? It has threads of its own, and what is
+ * folded with it would wait in memory for them. */
+static bool computes_beside_columns(const loop *p)
+{
+    unsigned last = 1u << (p->space.axis_count - 1);
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind == TERM_OP && x->axes & p->inner && !(x->axes & last)) return true;
+    }
+    return false;
+}
+
 /* Reductions over another axis than the last are column folds; where one waits for another that does not do, or where
  * that is as good, a program takes some columns from top to bottom. */
 static bool analyse(loop *p)
@@ -289,7 +301,7 @@ static bool analyse(loop *p)
     loop columns = *p;
     if (p->shape != LOOP_COLUMN || !p->inner || (!fine && space_count(&p->space, p->outer) > TURNED_MOST)) return false;
     p->turned = true;
-    if (analyse_once(p)) return true;
+    if (analyse_once(p) && !(fine && computes_beside_columns(p))) return true;
     if (!fine) return refuse(p->b, why);
     *p = columns;
     return true;

@@ -89,6 +89,17 @@ static int64_t turn_side(int64_t extent, int64_t most)
     return side;
 }
 
+/* The axis whose elements stand one below the other in a program: the last but one. Where both are short (the elements of
+ * windows) most of a GPU's program would be empty: then the longest of the others. */
+static int row_axis(const loop *p, const lowering *l, int count)
+{
+    int row = count - 2;
+    if (!p->b->options->gpu || l->extents[row] * l->extents[count - 1] >= MAP_LEAST) return row;
+    for (int i = row - 1; i >= 0; i--)
+        if (l->extents[i] > l->extents[row]) row = i;
+    return row;
+}
+
 qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 {
     lowering *l = loop_begin(p);
@@ -117,7 +128,7 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             f->dims[0] = turn_side(l->extents[row], side * side / f->dims[1]);
             if (f->dims[0] < side) f->dims[1] = turn_side(last, side * side / f->dims[0]);
         } else {
-            row = count - 2;
+            row = row_axis(p, l, count);
             f->dims[1] = loop_width(l->extents[count - 1], MAP_COLUMNS);
             f->dims[0] = (p->strip ? MAP_LEAST : 4 * MAP_COLUMNS) / f->dims[1];
             /* Threads of rows beyond the end of a short axis would do nothing. Not of the first axis, which batches are: each

@@ -18,7 +18,7 @@ for level in 1 2 3 4 5 6; do
     3) few="k9 k11" ;;
     4) few="k2 k31" ;;
     5) few="k2 k9" ;;
-    6) few="k6 k61" ;;
+    6) few="k12 k40 k61" ;;
     esac
     [ "${2:-}" = all ] && few=$every
     for name in $few; do

@@ -29,6 +29,13 @@ static const char *const source =
     "  return y * (dy - sum(y * dy, axis = 1, keep = true));\n"
     "}\n"
     "tensor apart(float x[N][64]) { return softmax(x[:][3 : 7], axis = 1); }\n"
+    "tensor patches(float x[N][C][H][W]) {\n"
+    "  return permute(window(window(x, 4, axis = 2, stride = 2), 4, axis = 3, stride = 2), 0, 2, 3, 1, 4, 5);\n"
+    "}\n"
+    "tensor mean_of_some(float x[B][T][D], i64 t[B][T]) {\n"
+    "  let m = where(t > 3, 1.0, 0.0);\n"
+    "  return sum(x * m[:][:][], axis = 1, keep = false) / max(sum(m, axis = 1), 1);\n"
+    "}\n"
     "tensor evened(float x[N][D], float g[D], float b[D]) { return layer_norm(x, g, b); }\n"
     "tensor evened_pairs(float x[N][2][D], float g[D], float b[D]) {\n"
     "  let y = layer_norm(x, g, b);\n"
@@ -190,6 +197,22 @@ TEST(norms_of_short_rows_are_rows)
     text_free(&out);
 }
 
+/* Elements of windows are the last axes, and short: a program takes them of many windows. */
+TEST(elements_of_windows_fill_programs)
+{
+    text out = shown("patches", "layout", (const char *[]){"N=16", "C=16", "H=256", "W=256"}, 4);
+    EXPECT(strstr(text_get(&out), "pass over [128][8]"));
+    text_free(&out);
+}
+
+/* A mask of rows that all columns share is computed where they are folded, and nothing waits in memory for it. */
+TEST(masks_of_rows_keep_nothing)
+{
+    text out = shown("mean_of_some", "layout", (const char *[]){"B=256", "T=512", "D=768"}, 3);
+    EXPECT(!strstr(text_get(&out), "scratch in global memory"));
+    text_free(&out);
+}
+
 /* Sums of columns would keep long rows that begin between vectors from whole vectors. */
 TEST(sums_over_odd_rows_are_apart)
 {
@@ -213,5 +236,6 @@ TEST(closed)
 }
 
 TEST_MAIN(CASE(opened), CASE(on_devices_softmax_of_rows), CASE(on_devices_norms_of_vectors),
-          CASE(norms_of_short_rows_are_rows), CASE(on_devices_rows_with_others),
+          CASE(norms_of_short_rows_are_rows), CASE(elements_of_windows_fill_programs),
+          CASE(masks_of_rows_keep_nothing), CASE(on_devices_rows_with_others),
           CASE(short_rows_belong_to_threads), CASE(sums_over_odd_rows_are_apart), CASE(closed))
