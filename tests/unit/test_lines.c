@@ -29,6 +29,7 @@ static const char *const source =
     "  return y * (dy - sum(y * dy, axis = 1, keep = true));\n"
     "}\n"
     "tensor apart(float x[N][64]) { return softmax(x[:][3 : 7], axis = 1); }\n"
+    "tensor weighed(float x[N][C][P], float g[C]) { return sum(x * g[][:][], axis = {1, 2}); }\n"
     "tensor patches(float x[N][C][H][W]) {\n"
     "  return permute(window(window(x, 4, axis = 2, stride = 2), 4, axis = 3, stride = 2), 0, 2, 3, 1, 4, 5);\n"
     "}\n"
@@ -140,6 +141,31 @@ static void rows_with_others(void)
     EXPECT(!wrong);
 }
 
+/* Rows that nobody has to hold, of lines with a factor each. */
+static void weighed_lines(void)
+{
+    enum { N = 67, C = 45, P = 1400 };
+    if (strcmp(where, "emu") && strcmp(where, "cuda")) return;
+    float *in = malloc(sizeof(float) * N * C * P), g[C];
+    qn_call *call;
+    int wrong = 0;
+    for (int i = 0; i < N * C * P; i++) in[i] = noise(i);
+    for (int i = 0; i < C; i++) g[i] = (float)(i % 3);
+    EXPECT(!qn_call_new(module, "weighed", &call, &error));
+    EXPECT(!qn_call_set_memory(call, "x", in, QN_F32, 3, (int64_t[]){N, C, P}, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "g", g, QN_F32, 1, (int64_t[]){C}, NULL, &error));
+    EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 3, (int64_t[]){N, 1, 1}, NULL, &error));
+    run(call);
+    for (int n = 0; n < N; n++) {
+        double sum = 0;
+        for (int i = 0; i < C * P; i++) sum += (double)in[n * C * P + i] * g[i / P];
+        wrong += !(fabs(y[n] - sum) < 1e-2);
+    }
+    EXPECT(!wrong);
+    free(in);
+}
+
+ON_EVERY_DEVICE(weighed_lines)
 ON_EVERY_DEVICE(softmax_of_rows)
 ON_EVERY_DEVICE(norms_of_vectors)
 ON_EVERY_DEVICE(rows_with_others)
@@ -205,6 +231,14 @@ TEST(elements_of_windows_fill_programs)
     text_free(&out);
 }
 
+TEST(rows_that_nobody_holds_are_cut)
+{
+    text out = shown("weighed", "cuda", (const char *[]){"N=128", "C=24", "P=19800"}, 3);
+    const char *words = text_get(&out);
+    EXPECT(strstr(words, "_phase1(") && strstr(words, "part0_array") && !strstr(words, "team_blocks"));
+    text_free(&out);
+}
+
 /* A mask of rows that all columns share is computed where they are folded, and nothing waits in memory for it. */
 TEST(masks_of_rows_keep_nothing)
 {
@@ -237,5 +271,6 @@ TEST(closed)
 
 TEST_MAIN(CASE(opened), CASE(on_devices_softmax_of_rows), CASE(on_devices_norms_of_vectors),
           CASE(norms_of_short_rows_are_rows), CASE(elements_of_windows_fill_programs),
-          CASE(masks_of_rows_keep_nothing), CASE(on_devices_rows_with_others),
+          CASE(masks_of_rows_keep_nothing), CASE(on_devices_weighed_lines),
+          CASE(rows_that_nobody_holds_are_cut), CASE(on_devices_rows_with_others),
           CASE(short_rows_belong_to_threads), CASE(sums_over_odd_rows_are_apart), CASE(closed))

@@ -43,7 +43,6 @@ static const char *const source =
     "  let d = y - mean(y, axis = {0, 2, 3});\n"
     "  return d * rsqrt(mean(d * d, axis = {0, 2, 3}) + 1e-5);\n"
     "}\n"
-    "tensor weighed(float x[N][C][P], float g[C]) { return sum(x * g[][:][], axis = {1, 2}); }\n"
     "tensor masked(float x[A][B], bool m[A][B]) { return cumsum(x * m, axis = 1) * 2; }\n"
     "tensor before(float x[A][B]) { return cumsum(x, axis = 1) - x; }\n"
     "tensor backwards(float x[A][B]) { return flip(cumsum(flip(x, axis = 1), axis = 1), axis = 1) + 1; }\n"
@@ -474,31 +473,6 @@ static void rows_beyond_the_chip(void)
     free(x), free(y);
 }
 
-/* Rows that nobody has to hold, of lines with a factor each. */
-static void weighed_lines(void)
-{
-    enum { N = 67, C = 45, P = 1400 };
-    if (strcmp(where, "emu") && strcmp(where, "cuda")) return;
-    float *x = malloc(sizeof(float) * N * C * P), g[C], y[N];
-    qn_call *call;
-    int wrong = 0;
-    for (int64_t i = 0; i < (int64_t)N * C * P; i++) x[i] = noise(i);
-    for (int i = 0; i < C; i++) g[i] = (float)(i % 3);
-    EXPECT(!qn_call_new(module, "weighed", &call, &error));
-    EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 3, (int64_t[]){N, C, P}, NULL, &error));
-    EXPECT(!qn_call_set_memory(call, "g", g, QN_F32, 1, (int64_t[]){C}, NULL, &error));
-    EXPECT(!qn_call_set_memory(call, "result0", y, QN_F32, 3, (int64_t[]){N, 1, 1}, NULL, &error));
-    EXPECT(!qn_call_run(call, where, &error));
-    qn_call_free(call);
-    for (int n = 0; n < N; n++) {
-        double sum = 0;
-        for (int64_t i = 0; i < (int64_t)C * P; i++) sum += (double)x[(int64_t)n * C * P + i] * g[i / P];
-        wrong += !(fabs(y[n] - sum) < 1e-2);
-    }
-    EXPECT(!wrong);
-    free(x);
-}
-
 /* ... of lines that are short, for the image lies in a larger one. */
 static void images_beyond_the_chip(void)
 {
@@ -618,7 +592,6 @@ ON_EVERY_DEVICE(turned_scans)
 ON_EVERY_DEVICE(short_scans)
 ON_EVERY_DEVICE(rows_beyond_the_chip)
 ON_EVERY_DEVICE(images_beyond_the_chip)
-ON_EVERY_DEVICE(weighed_lines)
 ON_EVERY_DEVICE(middle_axes)
 ON_EVERY_DEVICE(norms_with_gains)
 ON_EVERY_DEVICE(rows_anywhere)
@@ -779,10 +752,7 @@ TEST(rows_are_cut_into_lines)
         EXPECT(strstr(t, "part0_array") && strstr(t, "whole1_array") && !strstr(t, "digits_above("));
         free(t);
     }
-    char *t = shown("weighed", (const char *[]){"N=128", "C=24", "P=19800"}, 3); /* nobody holds it */
-    EXPECT(strstr(t, "_phase1(") && strstr(t, "part0_array") && !strstr(t, "team_blocks"));
-    free(t);
-    t = shown("inside", (const char *[]){"N=64", "C=16", "H=512", "W=512"}, 4); /* a line of two axes */
+    char *t = shown("inside", (const char *[]){"N=64", "C=16", "H=512", "W=512"}, 4); /* a line of two axes */
     EXPECT(strstr(t, "_phase2(") && !strstr(t, "_phase3(") && strstr(t, "part0_array"));
     free(t);
 }
@@ -888,7 +858,7 @@ TEST(closed)
 TEST_MAIN(CASE(opened), CASE(odd_rows_go_by_vectors_and_stay), CASE(rows_of_nothing_are_not_shifted),
           CASE(rows_beyond_a_cluster_share_the_grid), CASE(rows_across_memory_stay_in_threads),
           CASE(scans_stay_in_registers), CASE(scans_of_short_rows_stay_in_registers), CASE(on_devices_short_scans),
-          CASE(on_devices_rows_beyond_the_chip), CASE(on_devices_images_beyond_the_chip), CASE(on_devices_weighed_lines),
+          CASE(on_devices_rows_beyond_the_chip), CASE(on_devices_images_beyond_the_chip),
           CASE(results_of_cut_rows_go_by_pieces),
           CASE(columns_are_scanned_many_rows_at_a_time), CASE(columns_ask_for_as_much_of_several_arrays),
           CASE(transposes_are_turned_in_shared_memory), CASE(a_channel_is_one_row), CASE(odd_planes_are_held),
