@@ -14,6 +14,7 @@
 
 #define MOST_ARGUMENTS 26
 #define MOST_PARAMS 56
+#define LONG_NS 1e5 /* of a product that is launched alone */
 #define MOST_KERNELS 2048 /* of a plan: the search takes all pairs; a longer one has work enough */
 
 /* ---- one kernel for two ---- */
@@ -207,9 +208,11 @@ import imports[2] = {{.to = k, .from = a }, {.to = k, .from = b, .first_line = a
 
 /* ---- which ---- */
 
-/* Small: the one with few warps a program. That depends on its tiles alone, so that another batch gives the same texts. */
+/* Small: the one with few warps a program. That depends on its tiles alone, so that another batch gives the same texts;
+ * but a product that runs for long gains nothing by a launch that is saved, and what waits for its partner would wait for it. */
 static bool is_small_product(const graph *g, const fuse_kernel *k)
 {
+    if (k->cost.time_ns > LONG_NS || (k->kernel && k->kernel->knobs[KNOB_WALK])) return false;
     if (!k->kernel || k->over || k->kernel->phase_count != 1 || !k->kernel->knobs[KNOB_WARPS]) return false;
     for (int p = 0; p < k->kernel->param_count; p++)
         if (k->kernel->params[p].kind == PARAM_SCRATCH) return false;

@@ -144,6 +144,30 @@ TEST(side_by_side)
     EXPECT(kernels > 0 && kernels <= 2 * 16 + 2);
 }
 
+/* One that takes long is launched alone: who waits for a small one would wait for it, too. */
+TEST(long_products_are_alone)
+{
+    for (int longer = 0; longer < 2; longer++) {
+        bed b = bed_new(true);
+        int64_t count = longer ? 256 : 16, side = longer ? 512 : 64;
+        qn_error error;
+        fuse_plan *plan;
+        node x = leaf(&b, (shape){3, {1, side, side}}), y = leaf(&b, (shape){3, {1, side, side}});
+        node u = leaf(&b, (shape){2, {19, 12}}), v = leaf(&b, (shape){2, {12, 10}});
+        fuse_leaf leaves[5] = {{0}};
+        for (int n = 1; n < 5; n++) {
+            leaves[n].given = true;
+            memcpy(leaves[n].strides, graph_get(b.g, (node)n)->attr.strides, sizeof(leaves[n].strides));
+        }
+        shape many = {3, {count, side, side}};
+        node wanted[] = {graph_dot(b.g, graph_expand(b.g, x, &many), graph_expand(b.g, y, &many), DT_F32, PRODUCT_ANY),
+                         graph_dot(b.g, u, v, DT_F32, PRODUCT_ANY)};
+        EXPECT(fuse_plan_make(b.g, leaves, wanted, 2, NULL, 0, &b.options, b.memory, &plan, &error) == QN_OK);
+        EXPECT(plan->kernel_count == 1 + longer);
+        arena_free(b.memory);
+    }
+}
+
 /* What the assignments leave in the variables' memory, and that no copy of a variable is made. */
 static void expect_step(bed *b, node loss, const fuse_assign *assigns, int count, int most)
 {
@@ -363,6 +387,6 @@ TEST(strides_and_nothing)
 }
 
 TEST_MAIN(CASE(strides_and_nothing), CASE(linear_and_activation), CASE(dropout), CASE(mlp_forward_and_backward),
-          CASE(side_by_side), CASE(training_steps), CASE(pairwise_distances), CASE(attention),
+          CASE(side_by_side), CASE(long_products_are_alone), CASE(training_steps), CASE(pairwise_distances), CASE(attention),
           CASE(convolution_and_pooling), CASE(operands), CASE(constant_operands), CASE(embedding_bags),
           CASE(embedding_steps), CASE(embedding_gradients), CASE(largest))
