@@ -14,7 +14,9 @@ enum {
     HEAVY_IN_LONG_ROWS = 40,
     HEAVY_ARITHMETIC = 30, /* on a GPU, of plain arithmetic: registers are dearer */
     LONG_ON_GPU = 10,
-    LONGER_THAN_CHIP = 13
+    LONGER_THAN_CHIP = 13,
+    ROW_OF_LANES = 8,
+    MOST_OF_LANES = 256
 };
 
 /* A run-time extent of this class or a larger one. On a GPU what is not bounded counts as the largest. */
@@ -57,6 +59,43 @@ static void force_crossing(survey *e, value v, const place *at, void *context)
     force_value(p, v);
 }
 
+static void find_load(survey *e, value v, const place *at, void *context)
+{
+    bool *found = context;
+    (void)at;
+    *found |= !value_is_virtual(e, v) ? e->k->values[v].type.rank != 0 : tile_def(e->k, v)->code == OP_LOAD;
+}
+
+static void find_division(survey *e, value v, const place *at, void *context)
+{
+    bool *found = context;
+    (void)at;
+    if (!value_is_virtual(e, v)) return;
+    op_code code = tile_def(e->k, v)->code;
+    *found |= code == OP_DIV || code == OP_MOD;
+}
+
+/* Rows of some elements beside each other: several lanes have one, unless a thread is given all of it. */
+static bool lanes_share_row(const pass_nest *pass, int level)
+{
+    int64_t row = 1;
+    for (int i = level; i < pass->loop_count; i++) {
+        if (pass->loops[i] < 0) return false;
+        row *= pass->loops[i];
+    }
+    return level > 0 && level < pass->loop_count && row >= ROW_OF_LANES && row <= MOST_OF_LANES;
+}
+
+/* A remainder or a quotient of integers that were loaded: the index of a row in a table. */
+static bool is_divided_load(survey *e, value v)
+{
+    if (!dtype_is_integer(tile_type_of(e->k, v).elem)) return false;
+    bool found[2] = {false, false};
+    walk_tree(e, v, place_own(&e->k->values[v].type), find_division, &found[0]);
+    walk_tree(e, v, place_own(&e->k->values[v].type), find_load, &found[1]);
+    return found[0] && found[1];
+}
+
 static void count_demand(survey *e, value v, const place *at, void *context)
 {
     planner *p = context;
@@ -77,6 +116,8 @@ static void count_demand(survey *e, value v, const place *at, void *context)
         if (at->axis[i] != NO_AXIS) along |= 1u << at->axis[i];
     if (level && along != (1u << level) - 1)
         p->demand_count[v]++; /* again for each step of a loop it does not follow */
+    else if (e->spread && lanes_share_row(p->demand_pass, level) && is_divided_load(e, v))
+        p->demand_count[v]++; /* again by each lane of a row */
 }
 
 /* Accesses whose neighbours in memory are neighbouring rows of the group, less those along a row: a layout follows most
@@ -151,13 +192,6 @@ static bool has_function(survey *e, value v)
     bool found = false;
     walk_tree(e, v, place_own(&e->k->values[v].type), find_function, &found);
     return found;
-}
-
-static void find_load(survey *e, value v, const place *at, void *context)
-{
-    bool *found = context;
-    (void)at;
-    *found |= !value_is_virtual(e, v) ? e->k->values[v].type.rank != 0 : tile_def(e->k, v)->code == OP_LOAD;
 }
 
 /* A place in the row, from its positions alone: two registers for each are dearer than some integer arithmetic. */
