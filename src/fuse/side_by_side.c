@@ -212,7 +212,7 @@ import imports[2] = {{.to = k, .from = a }, {.to = k, .from = b, .first_line = a
  * but a product that runs for long gains nothing by a launch that is saved, and what waits for its partner would wait for it. */
 static bool is_small_product(const graph *g, const fuse_kernel *k)
 {
-    if (k->cost.time_ns > LONG_NS || (k->kernel && k->kernel->knobs[KNOB_WALK])) return false;
+    if (k->cost.time_ns > LONG_NS) return false;
     if (!k->kernel || k->over || k->kernel->phase_count != 1 || !k->kernel->knobs[KNOB_WARPS]) return false;
     for (int p = 0; p < k->kernel->param_count; p++)
         if (k->kernel->params[p].kind == PARAM_SCRATCH) return false;
