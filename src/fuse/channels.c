@@ -16,7 +16,7 @@
 
 enum {
     MOST_MOVES = 32,
-    STEP = 64,          /* channels that are copied at once */
+    CHUNK = 8,          /* channels that are copied at once: 16 bytes, and 128 where there are as many */
     LEAST_LINES = 64,   /* of the other operand: below, tiles are mostly empty */
     GAIN_RATE = 300000, /* multiplications a ns: of what the product takes longer where warps gather */
     KEEP_NUMBER = 6000  /* tells these copies from others of the same node */
@@ -123,7 +123,7 @@ static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count
         if (channels >= 0) return 0;
         channels = k;
     }
-    if (!windows || channels < 0 || x.shape.extents[channels] % STEP || depth % STEP || lines < LEAST_LINES ||
+    if (!windows || channels < 0 || x.shape.extents[channels] % CHUNK || depth % CHUNK || lines < LEAST_LINES ||
         lies_last(g, leaves, leaf_count, image, channels))
         return 0;
     double copy_ns = cost_of_bytes(options, 2.0 * (double)graph_size_bytes(g, image), 0, 1).time_ns;

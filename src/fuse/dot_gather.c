@@ -7,6 +7,8 @@
 #include "fuse/dot.h"
 #include "fuse/order.h"
 
+enum { FEW_CUT = 8 }; /* of so many elements one: not worth a kernel of its own that leaves it out */
+
 static bool is_affine(const index_map *m)
 {
     for (int k = 0; k < m->rank; k++)
@@ -73,13 +75,15 @@ node dot_find_top(const graph *g, const bool *in_memory, const group *grp)
 
 /* ---- parts of products ---- */
 
-/* The product below movements and sums; 0: there is none. *part: above the last sum something is cut away. */
-static node product_below(const graph *g, node n, bool *part)
+/* The product below movements and sums; 0: there is none. *part: above the last sum something is cut away; *all: the elements that
+ * there are below it. */
+static node product_below(const graph *g, node n, bool *part, int64_t *all)
 {
     bool sums = false;
     *part = false;
     for (;;) {
         const graph_node *x = graph_get(g, n);
+        if (!sums) *all = shape_count(&x->shape);
         if (x->code == GRAPH_DOT) return x->input_count == 2 ? n : 0;
         sums |= is_sum(x);
         if ((graph_ops[x->code].class != GRAPH_CLASS_MOVE || x->code == GRAPH_CONCAT) && !is_sum(x)) return 0;
@@ -102,8 +106,9 @@ node fuse_parts_prepare(graph *g, node n)
 {
     const graph_node x = *graph_get(g, n);
     bool part;
+    int64_t all;
     if (is_sum(&x)) {
-        node product = product_below(g, x.inputs[0], &part);
+        node product = product_below(g, x.inputs[0], &part, &all);
         if (!product || !part) return n;
         node input = apart(g, x.inputs[0], (int)n);
         return graph_again(g, n, &input);
@@ -112,8 +117,10 @@ node fuse_parts_prepare(graph *g, node n)
     node inputs[16];
     for (int i = 0; i < x.input_count; i++) {
         inputs[i] = x.inputs[i];
-        if (product_below(g, inputs[i], &part) && part)
-            inputs[i] = graph_same(g, GRAPH_KEEP, apart(g, inputs[i], (int)n * 16 + i), 4000);
+        if (!product_below(g, inputs[i], &part, &all) || !part) continue;
+        bool most = shape_count(&graph_get(g, inputs[i])->shape) >= all - all / FEW_CUT; /* as well read from the whole */
+        inputs[i] = apart(g, inputs[i], (int)n * 16 + i);
+        if (!most) inputs[i] = graph_same(g, GRAPH_KEEP, inputs[i], 4000);
     }
     return graph_concat(g, inputs, x.input_count, x.attr.axis);
 }

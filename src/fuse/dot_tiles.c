@@ -26,6 +26,9 @@
 #define FED_LEAST (1 << 24)  /* multiplications: below, launches are what counts, and small tiles share them */
 #define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
 #define FED_THIN (1 << 21)   /* elements of the operands of such a product */
+#define THIN_DEPTH 256       /* steps of k for eight warps */
+#define THIN_MANY 32         /* lines of the long side in a tile */
+#define THIN_UNITS 3         /* quarters of the units that are to have a tile */
 #define FED_ALONE_STAGES 12  /* of a small tile that has its multiprocessor for itself: it is reading that counts */
 #define FED_ALONE_SPEED 1.1  /* ... and how much faster it is with them than beside another one */
 #define FED_RATE 3000        /* multiplications a ns of a multiprocessor, 16 bits */
@@ -57,6 +60,26 @@ static int tile_for(int64_t n, int least, int most)
     return least;
 }
 
+static int64_t count_tiles(const dot_sizes *size, int rows, int columns)
+{
+    return size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
+}
+
+/* Half as many of the long side where that fills more units. */
+static dot_tiles thin_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
+{
+    bool down = size->rows > size->columns; /* the rows are the many */
+    int few = tile_for(MINIMUM(size->rows, size->columns), 16, FED_ROWS), many = THIN_MANY;
+    if (count_tiles(size, down ? many : few, down ? few : many) < options->units * THIN_UNITS / 4) many /= 2;
+    return (dot_tiles){.rows = down ? many : few,
+                       .columns = down ? few : many,
+                       .depth = 128 / dtypes[elem].size_bytes,
+                       .warps = 8,
+                       .fold_depth = GPU_FOLD_STEP,
+                       .parts = 1,
+                       .blocks = 2};
+}
+
 static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
 {
     int step = 128 / dtypes[elem].size_bytes, fold = GPU_FOLD_STEP;
@@ -73,11 +96,13 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
                            0};
     if (size->columns > 1024 && size->rows <= FED_ROWS)
         return (dot_tiles){tile_for(size->rows, 16, FED_ROWS), 128, step, 4, fold, 0, 0, false, 0};
-    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false, 0};
+    if (size->columns > 1024)
+        return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false, elem == DT_F32 && !size->tf32 ? 2 : 0};
     if (size->rows > MANY_ROWS) {
         dot_tiles tall = {
             size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, 0, false, 0};
         if (size->columns <= FED_ROWS && size->depth <= FEW_STEPS) tall.blocks = TALL_BLOCKS;
+        if (tall.blocks && size->depth <= step / 2) tall.depth = step / 2, tall.stages = 2, tall.blocks = TALL_BLOCKS + 1;
         return tall;
     }
     if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
@@ -111,11 +136,6 @@ typedef struct fed_tile {
     double speed;
     bool turns; /* one group of warps multiplies while the other one stores */
 } fed_tile;
-
-static int64_t count_tiles(const dot_sizes *size, int rows, int columns)
-{
-    return size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
-}
 
 /* One group of warps multiplies, no other block is there, and shared memory has many steps of its tile. */
 static bool is_alone(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
@@ -199,6 +219,7 @@ static bool is_taken(const fuse_options *options, const dot_sizes *size)
 const char *dot_why_not_fed(const fuse_options *options, dtype elem, const dot_sizes *size)
 {
     if (size->fed) return NULL;
+    if (size->thin) return "few rows or columns: the rest is read once, straight into registers";
     if (!options->gpu) return "a CPU: its tiles fill the second cache";
     if (options->arch != TARGET_HOPPER) return "bulk copies and their matrix units are of sm_90";
     if (elem == DT_F32 && size->rows > FED_ROWS && size->columns > FED_ROWS && work_of(size) < TERMS_LEAST)
@@ -232,6 +253,18 @@ void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_wa
     size->line = DOT_HALVES_LINE;
 }
 
+bool dot_take_thin(const fuse_options *options, dtype elem, dot_sizes *size)
+{
+    bool halves = elem == DT_F16 || elem == DT_BF16;
+    if (!halves || !is_thin(size) || size->depth < THIN_DEPTH || size->rows * size->columns < 2) return false;
+    if (operands_of(size) < FED_THIN) return false;
+    dot_tiles t = thin_tiles(options, elem, size);
+    if (count_tiles(size, t.rows, t.columns) < options->units * THIN_UNITS / 4) return false;
+    size->thin = true;
+    size->fed = false;
+    return true;
+}
+
 bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
 {
     if (dot_takes_rows_of_k(size) && copies[0] && size->columns < COPY_USES) return false;
@@ -258,6 +291,7 @@ void dot_take_rough_terms(dot_sizes *size)
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
 {
     if (size->fed) return fed_best(options, size).tiles;
+    if (size->thin) return thin_tiles(options, elem, size);
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
     if (size->columns <= 512)

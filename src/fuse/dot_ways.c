@@ -90,6 +90,7 @@ void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]
     for (int side = 0; side < 2; side++)
         copies[side] =
             w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, dot_takes_rows_of_k(size));
+    if (can && !copies[0] && !copies[1] && dot_take_thin(w->b->options, elem, size)) return;
     if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
         copies[0] = copies[1] = false;
         size->fed = !dot_takes_rows_of_k(size) && size->depth % 8 == 0;

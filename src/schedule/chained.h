@@ -77,6 +77,7 @@ typedef struct chained {
     int vector_count;
     chained_condition conditions[CHAINED_MOST_CONDITIONS];
     int condition_count;
+    value fixed_start, fixed_limit; /* where the program's rows begin, and how many there are of them all; 0: all of them exist */
     const tile_op *stores[CHAINED_MOST_STORES];
     int store_count;
     int groups, threads, stages; /* stages: of each ring */
@@ -104,5 +105,7 @@ int chained_sum_of(const chained *c, value v);              /* the sum that a va
 
 /* chained_mask.c */
 bool chained_find_mask(chained *c, value v, unsigned *bits);
+/* Does a step in which this condition holds for no score leave all that the loop carries as it was? */
+bool chained_adds_nothing(const chained *c, int condition, arena *memory);
 
 #endif

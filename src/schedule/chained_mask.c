@@ -5,6 +5,8 @@
  */
 #include "schedule/chained.h"
 
+#include <math.h>
+
 enum { MOST_MORE = 1 << 30 };
 
 static const tile_op *def(const chained *c, value v)
@@ -108,7 +110,11 @@ static bool find_mask(chained *c, value v, int *ways, unsigned *bits)
     case OP_BOUND: {
         tile_type type = tile_type_of(c->kernel, v);
         if (type.rank != 2 || !is_number(c, op->operands[1], 1)) return false;
-        if (op->attr.index == (c->turned ? 1 : 0)) return true; /* fixed rows that do not exist are not stored */
+        if (op->attr.index == (c->turned ? 1 : 0)) { /* fixed rows that do not exist are not stored */
+            c->fixed_start = op->operands[0];
+            c->fixed_limit = op->operands[2];
+            return true;
+        }
         return op->operands[0] == at &&
                add_condition(c, (chained_condition){.of = v, .moving = at, .limit = op->operands[2]}, bits);
     }
@@ -165,4 +171,75 @@ bool chained_mask(const chained *c, value v, unsigned *conditions)
     chained copy = *c;
     *conditions = 0;
     return chained_find_mask(&copy, v, conditions) && copy.condition_count == c->condition_count;
+}
+
+/* ---- steps that add nothing ---- */
+
+typedef enum known_kind { KNOWN_SAME, KNOWN_LEAST, KNOWN_ZERO, KNOWN_ONE, KNOWN_FALSE } known_kind;
+
+/* What a value is in a step in which a condition holds nowhere: another value, or a number. */
+typedef struct known {
+    known_kind kind;
+    value as;
+} known;
+
+static bool is_splat(const chained *c, value v, double wanted)
+{
+    number n;
+    while (def(c, v) && def(c, v)->code == OP_BROADCAST) v = def(c, v)->operands[0];
+    return tile_is_constant(c->kernel, v, &n) && dtype_is_float(tile_type_of(c->kernel, v).elem) && n.f == wanted;
+}
+
+/* select(a mask with the condition, x, wanted) */
+static bool is_left_out(const chained *c, value v, int condition, double wanted)
+{
+    unsigned bits;
+    const tile_op *op = def(c, v);
+    return op && op->code == OP_SELECT && chained_mask(c, op->operands[0], &bits) && bits >> condition & 1 &&
+           is_splat(c, op->operands[2], wanted);
+}
+
+static known known_of(const chained *c, const known *all, const tile_op *op, int condition)
+{
+    value v = op->results[0];
+    const known self = {KNOWN_SAME, v}, x = op->operand_count ? all[op->operands[0]] : self,
+                y = op->operand_count > 1 ? all[op->operands[1]] : self;
+    switch (op->code) {
+    case OP_REDUCE:
+        if (op->attr.fold == FOLD_MAX && is_left_out(c, op->operands[0], condition, -INFINITY))
+            return (known){KNOWN_LEAST, 0};
+        if (op->attr.fold == FOLD_SUM && is_left_out(c, op->operands[0], condition, 0)) return (known){KNOWN_ZERO, 0};
+        return self;
+    case OP_DOT:
+        return op->operand_count == 3 && is_left_out(c, op->operands[0], condition, 0) ? all[op->operands[2]] : self;
+    case OP_GT: return x.kind == KNOWN_LEAST ? (known){KNOWN_FALSE, 0} : self;
+    case OP_LT: return y.kind == KNOWN_LEAST ? (known){KNOWN_FALSE, 0} : self;
+    case OP_SELECT: return x.kind == KNOWN_FALSE ? all[op->operands[2]] : self;
+    case OP_MAX: return x.kind == KNOWN_LEAST ? y : y.kind == KNOWN_LEAST ? x : self;
+    case OP_SUB: return x.kind == KNOWN_SAME && y.kind == KNOWN_SAME && x.as == y.as ? (known){KNOWN_ZERO, 0} : self;
+    case OP_EXP:
+    case OP_EXP2: return x.kind == KNOWN_ZERO ? (known){KNOWN_ONE, 0} : self;
+    case OP_MUL: return x.kind == KNOWN_ONE ? y : y.kind == KNOWN_ONE ? x : self;
+    case OP_ADD: return x.kind == KNOWN_ZERO ? y : y.kind == KNOWN_ZERO ? x : self;
+    case OP_BROADCAST: return x.kind == KNOWN_SAME ? self : x;
+    default: return self;
+    }
+}
+
+bool chained_adds_nothing(const chained *c, int condition, arena *memory)
+{
+    const tile_block *body = c->loop->regions[0];
+    known *all = ARENA_ARRAY(memory, known, c->kernel->value_count);
+    for (int v = 0; v < c->kernel->value_count; v++) all[v] = (known){KNOWN_SAME, (value)v};
+    for (int i = 0; i < body->op_count - 1; i++) {
+        const tile_op *op = body->ops[i];
+        if (op->region_count || op->code == OP_STORE) return false;
+        if (op->result_count) all[op->results[0]] = known_of(c, all, op, condition);
+    }
+    const tile_op *yield = body->ops[body->op_count - 1];
+    for (int i = 0; i < yield->operand_count; i++) {
+        known next = all[yield->operands[i]];
+        if (next.kind != KNOWN_SAME || next.as != body->args[1 + i]) return false;
+    }
+    return true;
 }

@@ -14,7 +14,14 @@ enum {
     OTHER_BYTES = 32 * 1024, /* of shared memory, that a wish for a longer ring leaves */
     FMA_STEP = 8,
     GATHER_STEP = 8,
-    ROWS_EACH = 8
+    ROWS_EACH = 8,
+    SHORT_STEP = 64, /* bytes of k */
+    THIN_THREADS = 256,
+    THIN_SUMS = 1024,
+    LARGE_TILE = 128,
+    LARGE_THREADS = 256,
+    LARGE_STEP = 8,
+    LARGE_STAGES = 4
 };
 
 static int64_t power_above(int64_t n, int64_t least, int64_t most)
@@ -31,10 +38,10 @@ static int ring_stages(const survey *e, int64_t stage_bytes, int64_t ring_bytes)
     return (int)MAXIMUM(3, MINIMUM(ring_bytes / stage_bytes, MOST_STAGES));
 }
 
-/* Small tiles are about latency: wide steps, and many of them on their way at once. */
+/* Small tiles are about latency: wide steps, unless the operands' own are short, and many of them on their way at once. */
 static void take_ring(const survey *e, product *p, int64_t ring_bytes)
 {
-    p->chunks = p->rows + p->columns <= 128 ? 8 : 4;
+    p->chunks = p->rows + p->columns <= 128 && !p->is_short ? 8 : 4;
     int64_t stage = (int64_t)(p->rows + p->columns) * p->chunks * 16;
     p->stages = ring_stages(e, stage, ring_bytes);
     p->room_bytes = (stage + (p->scaled < 0 ? 0 : p->chunks * 16)) * p->stages;
@@ -92,6 +99,41 @@ static void ring_product(const survey *e, int64_t m, int64_t n, product *p)
     take_ring(e, p, RING_BYTES / 2);
 }
 
+static bool is_direct(const survey *e, const tile_op *op)
+{
+    tile_op *load;
+    bool swapped;
+    return dot_operand_is_direct(e, op->operands[0], &load, &swapped) &&
+           dot_operand_is_direct(e, op->operands[1], &load, &swapped);
+}
+
+/* 64 sums a thread, and the numbers of two steps of k: two blocks of a multiprocessor. */
+static bool large_product(const survey *e, const tile_op *op, int64_t m, int64_t n, product *p)
+{
+    if (m != LARGE_TILE || n != LARGE_TILE || p->threads != LARGE_THREADS || p->scaled >= 0 || !is_direct(e, op)) return false;
+    p->kind = PRODUCT_LARGE;
+    p->rows = p->columns = LARGE_TILE;
+    p->sums = LARGE_TILE * LARGE_TILE / LARGE_THREADS;
+    p->stages = LARGE_STAGES;
+    p->room_bytes = LARGE_STAGES * 2 * LARGE_STEP * (LARGE_TILE + 4) * 4;
+    return true;
+}
+
+/* Few rows (or columns) by what is read once: eight warps that take turns along k, each with the whole tile. */
+static bool thin_product(const survey *e, const tile_op *op, int64_t m, int64_t n, product *p)
+{
+    int64_t few = power_above(MINIMUM(m, n), 16, 32), many = power_above(MAXIMUM(m, n), 16, 64);
+    if (e->k->knobs[KNOB_WARPS] * 32 != THIN_THREADS || p->threads != THIN_THREADS) return false;
+    if (few < MINIMUM(m, n) || many < MAXIMUM(m, n) || few * many < THIN_THREADS || few * many > THIN_SUMS) return false;
+    if (!is_direct(e, op)) return false;
+    p->kind = PRODUCT_THIN;
+    p->rows = (int)(m > n ? many : few);
+    p->columns = (int)(m > n ? few : many);
+    p->sums = (int)(few * many / THIN_THREADS);
+    p->room_bytes = few * many * 4 * (THIN_THREADS / 32);
+    return true;
+}
+
 static int scaled_side(const survey *e, const tile_op *op)
 {
     tile_op *load;
@@ -110,8 +152,13 @@ bool product_choose(const survey *e, const tile_op *op, int threads, product *ou
     bool halves = ta.elem == DT_F16 || ta.elem == DT_BF16;
     *out = (product){.elem = ta.elem, .tf32 = e->rounds[op->operands[0]], .threads = threads};
     out->scaled = scaled_side(e, op);
+    int64_t depth = ta.dims[ta.rank - 1];
+    out->is_short = depth > 0 && depth * dtypes[ta.elem].size_bytes <= SHORT_STEP;
+    if (halves && c->machine.arch >= 80 && thin_product(e, op, m, n, out)) return true;
     if (out->tf32 || (halves && c->machine.arch >= 80))
         matrix_product(e, m, n, out);
+    else if (ta.elem == DT_F32 && c->machine.arch >= 80 && large_product(e, op, m, n, out))
+        return true;
     else if (ta.elem == DT_F32 && c->machine.arch >= 80)
         ring_product(e, m, n, out);
     else

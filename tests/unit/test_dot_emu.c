@@ -104,12 +104,34 @@ static const char source[] =
     "        c[i : 8][:] = dot(a[i : 8][0 : 16], b[0 : 16][:]);\n"
     "}\n";
 
+static const char thin_source[] =
+    "kernel thin(in T a[M][K], in T b[K][N], out float c[M][N], const int BM = 16, const int BN = 32)\n"
+    "    launch (cdiv(M, BM), cdiv(N, BN)) tune (warps in {8}) types (T in {f16, bf16})\n"
+    "{\n"
+    "    int i = program(0) * BM, j = program(1) * BN;\n"
+    "    tile float acc[BM][BN] = 0;\n"
+    "    for (int k = 0; k < K; k += 64)\n"
+    "        acc += dot(a[i : BM][k : 64], b[k : 64][j : BN]);\n"
+    "    c[i : BM][j : BN] = acc;\n"
+    "}\n"
+    "kernel thin_turned(in T a[K][M], in T b[N][K], out float c[M][N], const int BM = 16, const int BN = 32)\n"
+    "    launch (cdiv(M, BM), cdiv(N, BN)) tune (warps in {8}) types (T in {f16, bf16})\n"
+    "{\n"
+    "    int i = program(0) * BM, j = program(1) * BN;\n"
+    "    tile float acc[BM][BN] = 0;\n"
+    "    for (int k = 0; k < K; k += 64)\n"
+    "        acc += dot(transpose(a[k : 64][i : BM]), transpose(b[j : BN][k : 64]));\n"
+    "    c[i : BM][j : BN] = acc;\n"
+    "}\n";
+
 static qn_context *context;
 static qn_module *module;
 
+static int tile[2]; /* BM and BN; 0: the kernel's own */
+
 static void run_one(const char *kernel, dtype t, int64_t m, int64_t n, int64_t k)
 {
-    bool turned = !strcmp(kernel, "turned");
+    bool turned = strstr(kernel, "turned") != NULL;
     int64_t a_shape[2] = {turned ? k : m, turned ? m : k}, b_shape[2] = {turned ? n : k, turned ? k : n};
     size_t size = (size_t)dtypes[t].size_bytes;
     char *a = calloc((size_t)(m * k) + 1, size), *b = calloc((size_t)(k * n) + 1, size);
@@ -129,6 +151,9 @@ static void run_one(const char *kernel, dtype t, int64_t m, int64_t n, int64_t k
         EXPECT(qn_call_new(module, kernel, &calls[d], &error) == QN_OK);
         good = qn_call_set_memory(calls[d], "a", a, (qn_dtype)t, 2, a_shape, NULL, &error) == QN_OK &&
                qn_call_set_memory(calls[d], "b", b, (qn_dtype)t, 2, b_shape, NULL, &error) == QN_OK &&
+               (!tile[0] || (qn_call_set_int(calls[d], "warps", 8, &error) == QN_OK &&
+                             qn_call_set_int(calls[d], "BM", tile[0], &error) == QN_OK &&
+                             qn_call_set_int(calls[d], "BN", tile[1], &error) == QN_OK)) &&
                qn_call_run(calls[d], d ? "emu" : "ref", &error) == QN_OK &&
                qn_call_get(calls[d], "c", &results[d], &error) == QN_OK;
         if (!good)
@@ -177,6 +202,27 @@ KERNEL_TEST(batches, {DT_F32, DT_BF16})
 KERNEL_TEST(rounded, {DT_F32})
 KERNEL_TEST(whole, {DT_F32, DT_BF16})
 
+/* Few rows or columns by eight warps that read the rest straight into registers: both orders of both operands, whole turns of 32 * 8
+ * steps of k and rests, rows that are no multiple of 16 bytes, more rows than 16. */
+TEST(thin)
+{
+    static const int tiles[][2] = {{16, 32}, {32, 32}, {16, 64}, {16, 16}, {32, 16}, {64, 16}};
+    static const int64_t shapes[][3] = {{5, 72, 1320}, {20, 40, 264}, {3, 33, 301}, {16, 64, 32}, {70, 5, 600}, {1, 1, 1}};
+    qn_module *others = module;
+    qn_error error;
+    EXPECT(qn_module_load_text(context, "thin.qn", thin_source, &module, &error) == QN_OK);
+    for (int i = 0; i < COUNT(tiles); i++)
+        for (int s = 0; s < COUNT(shapes); s++) {
+            tile[0] = tiles[i][0], tile[1] = tiles[i][1];
+            const int64_t *m = shapes[s];
+            if (i % 2 == s % 2 || !i) run_one("thin", s % 2 ? DT_F16 : DT_BF16, m[0], m[1], m[2]);
+            if (i % 2 != s % 2 || !i) run_one("thin_turned", s % 2 ? DT_F16 : DT_BF16, m[0], m[1], m[2]);
+        }
+    tile[0] = 0;
+    qn_module_free(module);
+    module = others;
+}
+
 TEST(open_module)
 {
     qn_error error;
@@ -194,4 +240,4 @@ TEST(close_module)
 }
 
 TEST_MAIN(CASE(open_module), CASE(tiled), CASE(wide), CASE(bytes), CASE(turned), CASE(scaled), CASE(factors),
-          CASE(steps), CASE(batches), CASE(rounded), CASE(whole), CASE(close_module))
+          CASE(steps), CASE(batches), CASE(rounded), CASE(thin), CASE(whole), CASE(close_module))

@@ -419,7 +419,7 @@ TEST(schedules_as_text)
 static void run_products(qn_products how, int64_t batch, bool one, int64_t m, int64_t n, int64_t k, bool turn_a,
                          bool turn_b)
 {
-    double most = how == QN_PRODUCTS_TF32 ? 5e-4 : 2e-7;
+    double most = how == QN_PRODUCTS_TF32 ? 5e-4 : how == QN_PRODUCTS_FMA ? 4e-7 : 2e-7;
     int64_t right = one ? 1 : batch;
     float *a = malloc(sizeof(float) * (size_t)(batch * m * k)), *b = malloc(sizeof(float) * (size_t)(right * k * n));
     float *c = malloc(sizeof(float) * (size_t)(batch * m * n));
@@ -479,6 +479,12 @@ TEST(f32_as_tf32)
     free(words);
     run_products(QN_PRODUCTS_TF32, 1, false, 2050, 2050, 33, true, false); /* both turned */
     run_products(QN_PRODUCTS_TF32, 1, false, 2050, 2050, 33, false, true); /* rows that no bulk copy walks */
+    words = show(FILE_PATH, "tf32 allowed", "choices", "M=197 N=197 K=1001"); /* nor are they worth a copy */
+    EXPECT(strstr(words, "as terms of bf16, split as they are read") && strstr(words, "taken: fed"));
+    EXPECT(!strstr(words, "a2_ring"));
+    free(words);
+    run_products(QN_PRODUCTS_TF32, 1, false, 197, 197, 1001, false, false);
+    run_products(QN_PRODUCTS_TF32, 14, true, 67, 197, 203, false, true);
 }
 
 /* One row or column: a matrix that was turned is added up along its own rows, where neighbours lie side by side. */
@@ -487,21 +493,27 @@ TEST(one_row)
     char *words = show(FILE_PATH, "one_row_by_rows", "layout", "N=8192 K=4096");
     EXPECT(strstr(words, "vectors of 8, all threads along a row") && !strstr(words, "phase 1"));
     free(words);
-    words = show(FILE_PATH, "few_rows", "schedule", "N=8192 K=4096");
-    EXPECT(strstr(words, "fed tile=64x64x64 stages=12 groups=1 order=8 blocks=1\n"));
+    words = show(FILE_PATH, "few_rows", "cuda", "N=8192 K=4096"); /* read once, straight into registers */
+    EXPECT(strstr(words, "product_thin_bf16<16, 32, 256, false, true, "));
     free(words);
     words = show(FILE_PATH, "columns_by_one", "layout", "M=8192 K=4096");
     EXPECT(!strstr(words, "vectors of 1, all threads along a row"));
     free(words);
     words = show(FILE_PATH, "allowed", "cuda",
                  "M=1048576 N=32 K=16"); /* many rows, few columns: several blocks wait at once */
-    EXPECT(strstr(words, "__launch_bounds__(128, 3)"));
+    EXPECT(strstr(words, "__launch_bounds__(128, 4)"));
     free(words);
     words = show(FILE_PATH, "allowed", "choices", "M=16 N=4096 K=4096"); /* no tile of eight times as many rows */
     EXPECT(strstr(words, "loads, tile 16x128x32"));
     free(words);
     run_products(QN_PRODUCTS_TF32, 1, false, 4, 8200, 260, false, true);
+    run_products(QN_PRODUCTS_ANY, 1, false, 4100, 20, 13, false, false); /* short steps */
+    words = show(FILE_PATH, "fma allowed", "cuda", "M=4096 N=4096 K=4096"); /* large: two blocks of a multiprocessor */
+    EXPECT(strstr(words, "product_large_f32<true, true, 4>") && strstr(words, "__launch_bounds__(256, 2)"));
+    free(words);
     for (int turned = 0; turned < 2; turned++) {
+        run_products(QN_PRODUCTS_FMA, 1, false, 130, 1153, 37, turned, turned);
+        run_products(QN_PRODUCTS_FMA, 1, false, 128, 1152, 24, turned, !turned);
         run_products(QN_PRODUCTS_ANY, 2, false, 1, 70, 130, false, turned);
         run_products(QN_PRODUCTS_ANY, 2, false, 70, 1, 130, turned, false);
     }

@@ -48,6 +48,7 @@ static const attention_case cases[] = {
     {"matrix units, causal", 1, 1, 0, 200, 200, 128, 128, true, false, false, QN_BF16, false, true, 0, 0, 0},
     {"matrix units, one block", 1, 1, 0, 128, 70, 64, 64, false, false, false, QN_BF16, false, true, 0, 0, 0},
     {"matrix units, three groups", 1, 1, 0, 380, 40, 64, 64, true, false, false, QN_BF16, false, true, 0, 0, 0},
+    {"matrix units, groups that end early", 1, 1, 0, 400, 410, 64, 64, true, false, false, QN_BF16, false, true, 0, 0, 0},
     {"matrix units, heads of 96", 1, 1, 0, 70, 150, 96, 96, false, false, false, QN_BF16, false, true, 0, 0, 0},
     {"matrix units, heads of 256", 1, 1, 0, 90, 90, 256, 192, true, false, false, QN_F16, false, true, 0, 0, 0},
     {"matrix units, grouped", 1, 4, 2, 70, 80, 64, 32, true, false, false, QN_BF16, false, true, 0, 0, 0},

@@ -80,8 +80,7 @@ static void print_pack(chained_printer *p)
 static void print_ahead(chained_printer *p)
 {
     put(p->e, "if (%s + %d < %s) phase_wait(full%d + keys_stage, keys_parity);",
-        emit_name(p->e, p->c->loop->regions[0]->args[0]), p->c->columns, emit_name(p->e, p->c->loop->operands[1]),
-        p->c->products[0].moving);
+        emit_name(p->e, p->c->loop->regions[0]->args[0]), p->c->columns, p->end, p->c->products[0].moving);
 }
 
 static void print_values(chained_printer *p)
@@ -96,7 +95,7 @@ static void print_step(chained_printer *p, bool masked, const char *more)
     const chained *c = p->c;
     p->masked = masked;
     text_add(e->out, "#pragma unroll 1\n");
-    put(e, "for (; at < %s%s; at += %d) {", emit_name(e, c->loop->operands[1]), more, c->columns);
+    put(e, "for (; at < %s%s; at += %d) {", p->end, more, c->columns);
     e->depth++;
     put(e, "const long %s = at;", emit_name(e, c->loop->regions[0]->args[0]));
     print_scores(p, 0, "keys_stage");
@@ -150,6 +149,46 @@ static bool has_lower(const chained *c)
     return false;
 }
 
+/* Where the steps of this group's rows end: behind its last row's mask, or at once where it has no row. */
+static void print_end(chained_printer *p)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    p->end = emit_name(e, c->loop->operands[1]);
+    for (int i = 0; i < c->condition_count && c->groups > 1; i++) {
+        const chained_condition *q = &c->conditions[i];
+        if (q->limit || (q->compare != OP_LT && q->compare != OP_LE)) continue;
+        if (!chained_adds_nothing(c, i, e->memory)) continue;
+        const char *last = arena_print(e->memory, "%s + group * 64 + (%" PRId64 ")", emit_name(e, q->fixed),
+                                       q->more + (q->compare == OP_LE) + 63);
+        const char *before = p->end;
+        p->end = arena_print(e->memory, "end%d", i);
+        put(e, "const long %s = %s < %s ? %s : %s;", p->end, last, before, last, before);
+    }
+    if (!c->fixed_limit || c->groups == 1) return;
+    const char *before = p->end;
+    p->end = "end_there";
+    put(e, "const long end_there = %s + group * 64 < %s ? %s : 0;", emit_name(e, c->fixed_start),
+        emit_name(e, c->fixed_limit), before);
+}
+
+/* Stages of steps that other groups take. */
+static void print_rest(chained_printer *p)
+{
+    emitter *e = p->e;
+    const char *all = emit_name(e, p->c->loop->operands[1]);
+    if (p->end == all) return;
+    text_add(e->out, "#pragma unroll 1\n");
+    put(e, "for (; at < %s; at += %d) {", all, p->c->columns);
+    e->depth++;
+    print_release(p, "values");
+    put(e, "phase_wait(full%d + keys_stage, keys_parity);", p->c->products[0].moving);
+    print_release(p, "keys");
+    put(e, "phase_wait(full%d + values_stage, values_parity);", p->c->sums[0].moving);
+    e->depth--;
+    put(e, "}");
+}
+
 static void print_softmax_steps(chained_printer *p)
 {
     emitter *e = p->e;
@@ -157,6 +196,7 @@ static void print_softmax_steps(chained_printer *p)
     const char *first = emit_name(e, c->loop->operands[0]);
     put(e, "int keys_stage = 0, keys_parity = 0, values_stage = 0, values_parity = 0, add = 0;");
     print_whole(p);
+    print_end(p);
     put(e, "{ /* the first step has no product to hide behind */");
     e->depth++;
     put(e, "const long %s = %s;", emit_name(e, c->loop->regions[0]->args[0]), first);
@@ -181,6 +221,7 @@ static void print_softmax_steps(chained_printer *p)
     print_values(p);
     put(e, "matrix_wait<0>();");
     put(e, "matrix_keep(sums0);");
+    print_rest(p);
 }
 
 /* ---- without folds ---- */

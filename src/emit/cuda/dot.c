@@ -36,12 +36,21 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
         return arena_print(e->memory, "%s<%d, %d, %d, %d, %d, %d>", need(e, "product_fma_%s", memory_name(p->elem)),
                            p->rows, p->columns, p->down, p->across, MINIMUM(p->rows / p->down, 4),
                            MINIMUM(p->columns / p->across, 4));
+    bool inner[2] = {left->unit[rank - 1] || !left->unit[rank - 2], right->unit[rank - 2] || !right->unit[rank - 1]};
+    if (p->kind == PRODUCT_THIN) {
+        bool turned = p->rows > p->columns;
+        return arena_print(e->memory, "%s<%d, %d, %d, %s, %s, %s>", need(e, "product_thin_%s", memory_name(p->elem)),
+                           turned ? p->columns : p->rows, turned ? p->rows : p->columns, p->threads, truth(turned),
+                           truth(inner[turned]), truth(inner[!turned]));
+    }
+    if (p->kind == PRODUCT_LARGE)
+        return arena_print(e->memory, "%s<%s, %s, %d>", need(e, "product_large_f32"), truth(inner[0]), truth(inner[1]),
+                           p->stages);
     tile_op *load;
     bool swapped, global[2];
     for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e->survey, op->operands[i], &load, &swapped);
-    const char *places =
-        arena_print(e->memory, "%s, %s, %s, %s", truth(left->unit[rank - 1] || !left->unit[rank - 2]),
-                    truth(right->unit[rank - 2] || !right->unit[rank - 1]), truth(global[0]), truth(global[1]));
+    const char *places = arena_print(e->memory, "%s, %s, %s, %s", truth(inner[0]), truth(inner[1]), truth(global[0]),
+                                     truth(global[1]));
     const char *scale = p->scaled < 0 ? "" : p->scaled ? ", dot_scale<false>" : ", dot_scale<true>";
     if (p->kind == PRODUCT_RING)
         return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %d, %d%s>", need(e, "product_f32"), p->rows, p->columns,
