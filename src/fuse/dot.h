@@ -23,7 +23,7 @@ typedef struct dot_sizes {
     int terms;     /* f32 operands are sums of so many bf16 ones; 0: they are taken whole */
     bool taken;    /* ... split for every tile again as they are read, not once before */
     bool tf32;     /* ... or may be rounded */
-    bool thin;     /* few rows or columns, by eight warps that read the rest once, straight into registers */
+    int thin;      /* few rows or columns, by eight warps that read the rest once, straight into registers: so many lines a tile */
     bool fed;      /* tiles for bulk copies and Hopper's matrix units */
     int line;      /* elements of 128 bytes along K: a step of a fed product */
     bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */
@@ -56,8 +56,9 @@ bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2]);
 bool dot_is_worth_rough_terms(const fuse_options *options, const dot_sizes *size);
 void dot_take_rough_terms(dot_sizes *size);
 
-/* Of 16 bits with few rows or columns, and tiles of the others for all units: it is reading that counts. Sets size->thin instead of fed. */
-bool dot_take_thin(const fuse_options *options, dtype elem, dot_sizes *size);
+/* Of 16 bits with few rows or columns, and tiles of the others for all units: it is reading that counts. Sets size->thin instead of
+ * fed. along: what is read lies along K. */
+bool dot_take_thin(const fuse_options *options, dtype elem, bool along, dot_sizes *size);
 
 /* dot_tiles.c. Few sizes, so that few texts arise; a batch (the number of rows) changes them only when it becomes
  * large. */

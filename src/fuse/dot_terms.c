@@ -155,6 +155,12 @@ bool dot_wants_copy(const dot_work *w, int side, bool along_k)
     return !lies_along(w, side, w->tile_axis[2]) && (along_k || !lies_along(w, side, w->tile_axis[side]));
 }
 
+bool dot_lies_well(const dot_work *w, int side)
+{
+    if (w->tile_axis[2] < 0) return false;
+    return lies_along(w, side, w->tile_axis[2]) || (w->tile_axis[side] >= 0 && lies_along(w, side, w->tile_axis[side]));
+}
+
 static frame *copy_frame(dot_work *w, const dot_terms *s)
 {
     frame *f = lower_frame(w->l, NULL, w->l->phase);

@@ -27,7 +27,8 @@
 #define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
 #define FED_THIN (1 << 21)   /* elements of the operands of such a product */
 #define THIN_DEPTH 256       /* steps of k for eight warps */
-#define THIN_MANY 32         /* lines of the long side in a tile */
+#define THIN_ALONG 16        /* lines of the long side in a tile, where they lie along k: more tiles than units have room for */
+#define THIN_ACROSS 32       /* ... and where they do not: 64 bytes of each step */
 #define THIN_UNITS 3         /* quarters of the units that are to have a tile */
 #define FED_ALONE_STAGES 12  /* of a small tile that has its multiprocessor for itself: it is reading that counts */
 #define FED_ALONE_SPEED 1.1  /* ... and how much faster it is with them than beside another one */
@@ -65,14 +66,12 @@ static int64_t count_tiles(const dot_sizes *size, int rows, int columns)
     return size->products * ((size->rows + rows - 1) / rows) * ((size->columns + columns - 1) / columns);
 }
 
-/* Half as many of the long side where that fills more units. */
-static dot_tiles thin_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
+static dot_tiles thin_tiles(dtype elem, const dot_sizes *size)
 {
     bool down = size->rows > size->columns; /* the rows are the many */
-    int few = tile_for(MINIMUM(size->rows, size->columns), 16, FED_ROWS), many = THIN_MANY;
-    if (count_tiles(size, down ? many : few, down ? few : many) < options->units * THIN_UNITS / 4) many /= 2;
-    return (dot_tiles){.rows = down ? many : few,
-                       .columns = down ? few : many,
+    int few = tile_for(MINIMUM(size->rows, size->columns), 16, FED_ROWS);
+    return (dot_tiles){.rows = down ? size->thin : few,
+                       .columns = down ? few : size->thin,
                        .depth = 128 / dtypes[elem].size_bytes,
                        .warps = 8,
                        .fold_depth = GPU_FOLD_STEP,
@@ -253,16 +252,15 @@ void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_wa
     size->line = DOT_HALVES_LINE;
 }
 
-bool dot_take_thin(const fuse_options *options, dtype elem, dot_sizes *size)
+bool dot_take_thin(const fuse_options *options, dtype elem, bool along, dot_sizes *size)
 {
     bool halves = elem == DT_F16 || elem == DT_BF16;
-    if (!halves || !is_thin(size) || size->depth < THIN_DEPTH || size->rows * size->columns < 2) return false;
-    if (operands_of(size) < FED_THIN) return false;
-    dot_tiles t = thin_tiles(options, elem, size);
-    if (count_tiles(size, t.rows, t.columns) < options->units * THIN_UNITS / 4) return false;
-    size->thin = true;
-    size->fed = false;
-    return true;
+    if (!halves || !is_thin(size) || size->depth < THIN_DEPTH || operands_of(size) < FED_THIN) return false;
+    size->thin = along && MINIMUM(size->rows, size->columns) <= THIN_ALONG ? THIN_ALONG : THIN_ACROSS;
+    dot_tiles t = thin_tiles(elem, size);
+    if (count_tiles(size, t.rows, t.columns) < options->units * THIN_UNITS / 4) size->thin = 0;
+    if (size->thin) size->fed = false;
+    return size->thin;
 }
 
 bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
@@ -291,7 +289,7 @@ void dot_take_rough_terms(dot_sizes *size)
 dot_tiles dot_choose_tiles(const fuse_options *options, dtype elem, const dot_sizes *size)
 {
     if (size->fed) return fed_best(options, size).tiles;
-    if (size->thin) return thin_tiles(options, elem, size);
+    if (size->thin) return thin_tiles(elem, size);
     if (options->gpu) return gpu_tiles(elem, size);
     bool many = options->units > FEW_THREADS;
     if (size->columns <= 512)

@@ -87,10 +87,15 @@ void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]
     if ((size->terms || w->whole) && !can) size->fed = false, size->terms = 0;
     if (w->whole) copies[w->laid] = size->fed && !w->slice;
     if (!size->fed || size->terms || w->whole) return;
+    int many = size->rows > size->columns ? 0 : 1; /* the few are laid out anew where need be: next to nothing */
+    if (dot_pair_count(w) == 1 && w->depth_count == 1 && !w->fold_count && dot_lies_well(w, many) &&
+        (can || dot_lies_well(w, !many)) && dot_take_thin(w->b->options, elem, !dot_wants_copy(w, many, true), size)) {
+        copies[!many] = !dot_lies_well(w, !many);
+        return;
+    }
     for (int side = 0; side < 2; side++)
         copies[side] =
             w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, dot_takes_rows_of_k(size));
-    if (can && !copies[0] && !copies[1] && dot_take_thin(w->b->options, elem, size)) return;
     if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
         copies[0] = copies[1] = false;
         size->fed = !dot_takes_rows_of_k(size) && size->depth % 8 == 0;

@@ -97,6 +97,7 @@ bool dot_is_slice(const dot_work *w, int side);
 bool dot_is_taken(const dot_work *w, int side);
 /* Axes are known: is an operand to be laid out anew, so that bulk copies walk it and the matrix units take it? */
 bool dot_wants_copy(const dot_work *w, int side, bool along_k);
+bool dot_lies_well(const dot_work *w, int side); /* along K or its own axis, in multiples of 16 bytes */
 void dot_make_terms(dot_work *w, int side, int count, dtype elem);  /* a phase of its own; count: of terms, or 1 */
 value dot_load_term(dot_work *w, frame *f, int side, int which);    /* of one step, 0 where there is nothing */
 value dot_add_terms(dot_work *w, tile_block *block, value carried); /* the products of one step, added to the sums */

@@ -123,14 +123,16 @@ static bool large_product(const survey *e, const tile_op *op, int64_t m, int64_t
 static bool thin_product(const survey *e, const tile_op *op, int64_t m, int64_t n, product *p)
 {
     int64_t few = power_above(MINIMUM(m, n), 16, 32), many = power_above(MAXIMUM(m, n), 16, 64);
-    if (e->k->knobs[KNOB_WARPS] * 32 != THIN_THREADS || p->threads != THIN_THREADS) return false;
-    if (few < MINIMUM(m, n) || many < MAXIMUM(m, n) || few * many < THIN_THREADS || few * many > THIN_SUMS) return false;
-    if (!is_direct(e, op)) return false;
+    int threads = e->k->knobs[KNOB_WARPS] * 32;
+    if (threads != THIN_THREADS || few < MINIMUM(m, n) || many < MAXIMUM(m, n)) return false;
+    if (few * many < threads || few * many > THIN_SUMS || !is_direct(e, op)) return false;
     p->kind = PRODUCT_THIN;
+    p->threads = threads;
     p->rows = (int)(m > n ? many : few);
     p->columns = (int)(m > n ? few : many);
-    p->sums = (int)(few * many / THIN_THREADS);
-    p->room_bytes = few * many * 4 * (THIN_THREADS / 32);
+    p->sums = (int)(few * many / threads);
+    p->stages = few + many <= 32 ? 4 : 2;
+    p->room_bytes = few * many * 4 * (threads / 32);
     return true;
 }
 

@@ -121,7 +121,7 @@ static const char thin_source[] =
     "    tile float acc[BM][BN] = 0;\n"
     "    for (int k = 0; k < K; k += 64)\n"
     "        acc += dot(transpose(a[k : 64][i : BM]), transpose(b[j : BN][k : 64]));\n"
-    "    c[i : BM][j : BN] = acc;\n"
+    "    c[i : BM][j : BN] = acc + sum(acc, axis = 0);\n"
     "}\n";
 
 static qn_context *context;

@@ -14,7 +14,8 @@ typedef struct chained_printer {
     emitter *e;
     const chained *c;
     bool masked;  /* this step's masks may leave something out */
-    const char *end; /* of a group's steps; behind it only stages are given back */
+    const char *end; /* of a group's steps ... */
+    bool early;      /* ... which may be before the program's: behind it only stages are given back */
     bool *known;  /* by value: printed in the pass at hand */
     bool *rows;   /* by value: an array of two that stands already */
     bool after;   /* behind the loop */

@@ -76,11 +76,18 @@ static void print_pack(chained_printer *p)
 }
 
 /* The wait for what the next step begins with stands before that for this step's product: the assembler moves a wait for
- * products up to the last branch before it. */
+ * products up to the last branch before it. Where registers are few it lets exponentials sink over that branch, too, unless the
+ * phase's address is computed from their sum, of which `none` leaves nothing. */
 static void print_ahead(chained_printer *p)
 {
-    put(p->e, "if (%s + %d < %s) phase_wait(full%d + keys_stage, keys_parity);",
-        emit_name(p->e, p->c->loop->regions[0]->args[0]), p->c->columns, p->end, p->c->products[0].moving);
+    const chained *c = p->c;
+    const char *after = "";
+    if (c->lane_sum && c->sums[0].width > 64) {
+        const char *sum = emit_name(p->e, c->loop->regions[0]->args[1 + c->lane_carried]);
+        after = arena_print(p->e->memory, " + (%s(%s[0] + %s[1]) & none)", need(p->e, "bits_f32"), sum, sum);
+    }
+    put(p->e, "if (%s + %d < %s) phase_wait(full%d + keys_stage%s, keys_parity);",
+        emit_name(p->e, p->c->loop->regions[0]->args[0]), p->c->columns, p->end, p->c->products[0].moving, after);
 }
 
 static void print_values(chained_printer *p)
@@ -163,11 +170,13 @@ static void print_end(chained_printer *p)
                                        q->more + (q->compare == OP_LE) + 63);
         const char *before = p->end;
         p->end = arena_print(e->memory, "end%d", i);
+        p->early = true;
         put(e, "const long %s = %s < %s ? %s : %s;", p->end, last, before, last, before);
     }
     if (!c->fixed_limit || c->groups == 1) return;
     const char *before = p->end;
     p->end = "end_there";
+    p->early = true;
     put(e, "const long end_there = %s + group * 64 < %s ? %s : 0;", emit_name(e, c->fixed_start),
         emit_name(e, c->fixed_limit), before);
 }
@@ -176,10 +185,9 @@ static void print_end(chained_printer *p)
 static void print_rest(chained_printer *p)
 {
     emitter *e = p->e;
-    const char *all = emit_name(e, p->c->loop->operands[1]);
-    if (p->end == all) return;
+    if (!p->early) return;
     text_add(e->out, "#pragma unroll 1\n");
-    put(e, "for (; at < %s; at += %d) {", all, p->c->columns);
+    put(e, "for (; at < %s; at += %d) {", emit_name(e, p->c->loop->operands[1]), p->c->columns);
     e->depth++;
     print_release(p, "values");
     put(e, "phase_wait(full%d + keys_stage, keys_parity);", p->c->products[0].moving);
@@ -195,6 +203,7 @@ static void print_softmax_steps(chained_printer *p)
     const chained *c = p->c;
     const char *first = emit_name(e, c->loop->operands[0]);
     put(e, "int keys_stage = 0, keys_parity = 0, values_stage = 0, values_parity = 0, add = 0;");
+    if (c->lane_sum && c->sums[0].width > 64) put(e, "const int none = (int)gridDim.z - 1; /* 0 */");
     print_whole(p);
     print_end(p);
     put(e, "{ /* the first step has no product to hide behind */");

@@ -39,9 +39,9 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
     bool inner[2] = {left->unit[rank - 1] || !left->unit[rank - 2], right->unit[rank - 2] || !right->unit[rank - 1]};
     if (p->kind == PRODUCT_THIN) {
         bool turned = p->rows > p->columns;
-        return arena_print(e->memory, "%s<%d, %d, %d, %s, %s, %s>", need(e, "product_thin_%s", memory_name(p->elem)),
-                           turned ? p->columns : p->rows, turned ? p->rows : p->columns, p->threads, truth(turned),
-                           truth(inner[turned]), truth(inner[!turned]));
+        return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s>", need(e, "product_thin_%s", memory_name(p->elem)),
+                           turned ? p->columns : p->rows, turned ? p->rows : p->columns, p->threads, p->stages,
+                           truth(turned), truth(inner[turned]), truth(inner[!turned]));
     }
     if (p->kind == PRODUCT_LARGE)
         return arena_print(e->memory, "%s<%s, %s, %d>", need(e, "product_large_f32"), truth(inner[0]), truth(inner[1]),

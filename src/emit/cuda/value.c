@@ -8,6 +8,7 @@
  */
 #include "emit/cuda/nest.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 void cuda_remember(cnest *n, value v, place at, creg r)
@@ -144,11 +145,48 @@ static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, c
     return true;
 }
 
+/* (scalar + small) / constant and its remainder, which places behind reshapes are made of: those of 64 bits once for all, of what is
+ * left of the scalar and the small numbers those of 32. False: it is something else. */
+static bool compute_quotient(cnest *n, value v, const tile_op *op, place at, creg *out)
+{
+    const int64_t small = 1 << 30, large = (int64_t)1 << 60;
+    emitter *e = n->e;
+    if ((op->code != OP_DIV && op->code != OP_MOD) || tile_type_of(e->k, v).elem != DT_I64 || !e->facts) return false;
+    const tile_op *sum = tile_def(e->k, op->operands[0]);
+    integer_fact by = facts_of(e->facts, op->operands[1]), of = facts_of(e->facts, op->operands[0]);
+    if (!sum || sum->code != OP_ADD || by.low != by.high || by.low <= 0 || by.low >= small || of.high <= INT32_MAX) return false;
+    for (int side = 0; side < 2; side++) {
+        value whole = sum->operands[side];
+        const tile_op *spread = tile_def(e->k, whole);
+        if (spread && spread->code == OP_BROADCAST) whole = spread->operands[0];
+        integer_fact a = facts_of(e->facts, whole), b = facts_of(e->facts, sum->operands[!side]);
+        if (tile_type_of(e->k, whole).rank || a.low < 0 || a.high > large || b.low < 0 || b.high >= small) continue;
+        place inner = place_of_operand(e->survey, op, 0, &at);
+        creg rest = cuda_value(n, sum->operands[!side], place_of_operand(e->survey, sum, !side, &inner));
+        const char *name = emit_name(e, whole);
+        const char *left = cuda_share(
+            n, LEVEL_GROUP, "const unsigned",
+            arena_print(e->memory, "(unsigned)%s(%s, %" PRId64 "L)", need(e, "mod_i64"), name, by.low));
+        const char *words = arena_print(e->memory, "(long)((%s + (unsigned)%s) %s %" PRId64 "u)", left, rest.words,
+                                        op->code == OP_DIV ? "/" : "%", by.low);
+        if (op->code == OP_DIV)
+            words = arena_print(
+                e->memory, "%s + %s",
+                cuda_share(n, LEVEL_GROUP, "const long",
+                           arena_print(e->memory, "%s(%s, %" PRId64 "L)", need(e, "div_i64"), name, by.low)),
+                words);
+        *out = cuda_define(n, v, DT_I64, rest.level, words);
+        return true;
+    }
+    return false;
+}
+
 static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
 {
     emitter *e = n->e;
     creg operands[3] = {{0}}, scaled;
     if (compute_scaled(n, v, op, at, &scaled) || compute_place_test(n, v, op, at, &scaled)) return scaled;
+    if (compute_quotient(n, v, op, at, &scaled)) return scaled;
     if (window_fills(n, op, at)) return cuda_value(n, op->operands[1], place_of_operand(e->survey, op, 1, &at));
     int level = LEVEL_GROUP;
     CHECK(op->operand_count <= 3);

@@ -10,27 +10,22 @@
 
 //@ part thin_load
 //@ needs words
-/* BYTES of an array, zeros where `ok` does not hold. ONCE: nobody reads them again. */
-template <int BYTES, bool ONCE> INLINE void thin_load(unsigned *w, const void *p, int ok)
+/* BYTES of an array. ONCE: nobody reads them again. */
+template <int BYTES, bool ONCE> INLINE void thin_load(unsigned *w, const void *p)
 {
 #ifdef QUERN_EMU
-    for (int i = 0; i < BYTES / 4; i++) w[i] = ok ? ((const unsigned *)p)[i] : 0;
+    for (int i = 0; i < BYTES / 4; i++) w[i] = ((const unsigned *)p)[i];
 #else
 #define THIN_LOAD(HINT)                                                                                               \
     if (BYTES == 16)                                                                                                  \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\n"                     \
-                     "mov.u32 %2, 0;\nmov.u32 %3, 0;\n@p ld.global" HINT ".v4.u32 {%0, %1, %2, %3}, [%4];\n}"        \
-                     : "=&r"(w[0]), "=&r"(w[1]), "=&r"(w[2]), "=&r"(w[3])                                             \
-                     : "l"(p), "r"(ok) : "memory");                                                                              \
+        asm volatile("ld.global" HINT ".v4.u32 {%0, %1, %2, %3}, [%4];"                                               \
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])                                                 \
+                     : "l"(p)                                                                                         \
+                     : "memory");                                                                                     \
     else if (BYTES == 8)                                                                                              \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nmov.u32 %0, 0;\nmov.u32 %1, 0;\n"                     \
-                     "@p ld.global" HINT ".v2.u32 {%0, %1}, [%2];\n}"                                                 \
-                     : "=&r"(w[0]), "=&r"(w[1])                                                                       \
-                     : "l"(p), "r"(ok) : "memory");                                                                              \
+        asm volatile("ld.global" HINT ".v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p) : "memory");        \
     else                                                                                                              \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\nmov.u32 %0, 0;\n@p ld.global" HINT ".u32 %0, [%1];\n}" \
-                     : "=&r"(w[0])                                                                                    \
-                     : "l"(p), "r"(ok) : "memory")
+        asm volatile("ld.global" HINT ".u32 %0, [%1];" : "=r"(w[0]) : "l"(p) : "memory")
     if (ONCE) {
         THIN_LOAD(".L1::no_allocate.L2::128B");
     } else {
@@ -43,7 +38,7 @@ template <int BYTES, bool ONCE> INLINE void thin_load(unsigned *w, const void *p
 //@ part thin_side
 //@ needs thin_load dot_tile
 /* One operand: LINES of it, of which a lane has every eighth (INNER) or, of each of its steps of k, LINES / 8 neighbours. Its share
- * of a turn is WORDS registers. */
+ * of a turn is WORDS registers. For a line that does not exist another one is read: its sums are left out. */
 template <int LINES, bool INNER, bool ONCE> struct thin_side {
     enum {
         V = INNER ? 8 : LINES / 8, /* elements of a load */
@@ -51,30 +46,33 @@ template <int LINES, bool INNER, bool ONCE> struct thin_side {
         EACH = V / 2,
         WORDS = LOADS * EACH
     };
-    const unsigned short *p;
+    const unsigned short *p, *lines[INNER ? LOADS : 1];
     long row, column; /* strides of lines and of k */
     dot_range range;
-    INLINE void start(thin_side &s, const void *from, long row_stride, long k_stride, dot_range there)
+    INLINE void start(thin_side &s, const void *from, long row_stride, long k_stride, dot_range range, int lane)
     {
-        s.p = (const unsigned short *)from, s.row = row_stride, s.column = k_stride, s.range = there;
+        const int g = lane / 4, t = lane % 4;
+        s.p = (const unsigned short *)from, s.row = row_stride, s.column = k_stride, s.range = range;
+#pragma unroll
+        for (int i = 0; i < (INNER ? LOADS : 1); i++) {
+            const long wanted = INNER ? i * 8 + g : g * V, most = range.last - (INNER ? 1 : V);
+            const long line = wanted > most ? most : wanted < range.first ? range.first : wanted;
+            s.lines[i] = s.p + line * row_stride + t * 8 * k_stride;
+        }
     }
     /* Are loads of V elements aligned, and do they exist as a whole or not at all? */
     INLINE bool whole(const thin_side &s)
     {
         const long apart = INNER ? s.row : s.column;
-        return (INNER ? s.column : s.row) == 1 && !(((unsigned long)s.p | (unsigned long)apart * 2) & (V * 2 - 1)) &&
+        return s.range.first < s.range.last && (INNER ? s.column : s.row) == 1 && !(((unsigned long)s.p | (unsigned long)apart * 2) & (V * 2 - 1)) &&
                (INNER || (s.range.first <= 0 && (s.range.last >= LINES || s.range.last % V == 0)));
     }
-    /* The lane's share of 32 steps from k on, if they are there, by whole loads. */
-    INLINE void take(const thin_side &s, unsigned *w, long k, bool there, int lane)
+    /* The lane's share of 32 steps from k on, by whole loads. */
+    INLINE void take(const thin_side &s, unsigned *w, long k)
     {
-        const int g = lane / 4, t = lane % 4;
 #pragma unroll
-        for (int i = 0; i < LOADS; i++) {
-            const int line = INNER ? i * 8 + g : g * V, step = INNER ? t * 8 : t * 8 + i;
-            thin_load<V * 2, ONCE>(w + i * EACH, s.p + line * s.row + (k + step) * s.column,
-                                   there && line >= s.range.first && line < s.range.last);
-        }
+        for (int i = 0; i < LOADS; i++)
+            thin_load<V * 2, ONCE>(w + i * EACH, INNER ? s.lines[i] + k : s.lines[0] + (k + i) * s.column);
     }
     /* The same element by element, wherever they lie. */
     INLINE void take_any(const thin_side &s, unsigned *w, long k, int lane)
@@ -104,12 +102,12 @@ template <int LINES, bool INNER, bool ONCE> struct thin_side {
 //@ part product_thin_$t
 //@ for f16 bf16
 //@ needs thin_side mma_$t
-/* FEW (16 or 32) by MANY elements; TURNED: the many are the rows of the result, else its columns. */
-template <int FEW, int MANY, int THREADS, bool TURNED, bool FEW_INNER, bool MANY_INNER> struct product_thin_$t {
+/* FEW (16 or 32) by MANY elements; TURNED: the many are the rows of the result, else its columns. A warp takes two turns side by
+ * side, which are a line of the cache where an operand lies along k; AHEAD is even. */
+template <int FEW, int MANY, int THREADS, int AHEAD, bool TURNED, bool FEW_INNER, bool MANY_INNER> struct product_thin_$t {
     enum {
         WARPS = THREADS / 32,
         TURN = 32,
-        AHEAD = FEW == 16 ? 4 : 2, /* turns of the many that are asked for; of the few, which are in a cache, the next one */
         FM = FEW / 16,
         FN = MANY / 8,
         PARTS = FM * FN * 4,
@@ -147,28 +145,33 @@ template <int FEW, int MANY, int THREADS, bool TURNED, bool FEW_INNER, bool MANY
         dot_meet(of_a, of_b);
         few x;
         many y;
-        x.start(x, TURNED ? b : a, TURNED ? b_column : a_row, TURNED ? b_row : a_column, TURNED ? of_b : of_a);
-        y.start(y, TURNED ? a : b, TURNED ? a_row : b_column, TURNED ? a_column : b_row, TURNED ? of_a : of_b);
         const int warp = thread / 32, lane = thread % 32;
+        x.start(x, TURNED ? b : a, TURNED ? b_column : a_row, TURNED ? b_row : a_column, TURNED ? of_b : of_a, lane);
+        y.start(y, TURNED ? a : b, TURNED ? a_row : b_column, TURNED ? a_column : b_row, TURNED ? of_a : of_b, lane);
         const long k_first = of_a.k_first, k_last = of_a.k_last, jump = TURN * WARPS;
         const long first = (k_first + TURN - 1) / TURN * TURN;
         const long last = x.whole(x) && y.whole(y) && first < k_last ? k_last / TURN * TURN : first;
         float part[PARTS];
 #pragma unroll
         for (int i = 0; i < PARTS; i++) part[i] = 0;
-        unsigned u[2][few::WORDS], v[AHEAD][many::WORDS];
-        long k = first + warp * TURN;
+        unsigned u[AHEAD][few::WORDS], v[AHEAD][many::WORDS];
+        long k = first + warp * 2 * TURN;
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) y.take(y, v[i], k + i * jump, k + i * jump < last, lane);
-        x.take(x, u[0], k, k < last, lane);
+        for (int i = 0; i < AHEAD; i++) {
+            const long at = k + i / 2 * 2 * jump + i % 2 * TURN;
+            if (at >= last) continue;
+            y.take(y, v[i], at);
+            x.take(x, u[i], at);
+        }
 #pragma unroll 1
         for (; k < last; k += AHEAD * jump) {
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
-                const long next = k + (i + 1) * jump, later = k + (i + AHEAD) * jump;
-                x.take(x, u[(i + 1) % 2], next, next < last, lane);
-                multiply(part, u[i % 2], v[i]);
-                y.take(y, v[i], later, later < last, lane);
+                const long now = k + i / 2 * 2 * jump + i % 2 * TURN, at = now + AHEAD * jump;
+                if (now < last) multiply(part, u[i], v[i]);
+                if (at >= last) continue;
+                y.take(y, v[i], at);
+                x.take(x, u[i], at);
             }
         }
 #pragma unroll 1
@@ -187,9 +190,12 @@ template <int FEW, int MANY, int THREADS, bool TURNED, bool FEW_INNER, bool MANY
         }
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < COUNT; i++)
+        for (int i = 0; i < COUNT; i++) {
+            const int p = few_of(i, thread), q = many_of(i, thread);
+            if (p < x.range.first || p >= x.range.last || q < y.range.first || q >= y.range.last) continue;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) sums[i] += all[w * FEW * MANY + i * THREADS + thread];
+        }
         __syncthreads();
     }
 };
