@@ -95,8 +95,7 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
                            0};
     if (size->columns > 1024 && size->rows <= FED_ROWS)
         return (dot_tiles){tile_for(size->rows, 16, FED_ROWS), 128, step, 4, fold, 0, 0, false, 0};
-    if (size->columns > 1024)
-        return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false, elem == DT_F32 && !size->tf32 ? 2 : 0};
+    if (size->columns > 1024) return (dot_tiles){128, halves ? 256 : 128, step, 0, fold, 0, 0, false, 0};
     if (size->rows > MANY_ROWS) {
         dot_tiles tall = {
             size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, 0, false, 0};

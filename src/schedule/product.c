@@ -17,11 +17,7 @@ enum {
     ROWS_EACH = 8,
     SHORT_STEP = 64, /* bytes of k */
     THIN_THREADS = 256,
-    THIN_SUMS = 1024,
-    LARGE_TILE = 128,
-    LARGE_THREADS = 256,
-    LARGE_STEP = 8,
-    LARGE_STAGES = 4
+    THIN_SUMS = 1024
 };
 
 static int64_t power_above(int64_t n, int64_t least, int64_t most)
@@ -107,18 +103,6 @@ static bool is_direct(const survey *e, const tile_op *op)
            dot_operand_is_direct(e, op->operands[1], &load, &swapped);
 }
 
-/* 64 sums a thread, and the numbers of two steps of k: two blocks of a multiprocessor. */
-static bool large_product(const survey *e, const tile_op *op, int64_t m, int64_t n, product *p)
-{
-    if (m != LARGE_TILE || n != LARGE_TILE || p->threads != LARGE_THREADS || p->scaled >= 0 || !is_direct(e, op)) return false;
-    p->kind = PRODUCT_LARGE;
-    p->rows = p->columns = LARGE_TILE;
-    p->sums = LARGE_TILE * LARGE_TILE / LARGE_THREADS;
-    p->stages = LARGE_STAGES;
-    p->room_bytes = LARGE_STAGES * 2 * LARGE_STEP * (LARGE_TILE + 4) * 4;
-    return true;
-}
-
 /* Few rows (or columns) by what is read once: eight warps that take turns along k, each with the whole tile. */
 static bool thin_product(const survey *e, const tile_op *op, int64_t m, int64_t n, product *p)
 {
@@ -159,8 +143,6 @@ bool product_choose(const survey *e, const tile_op *op, int threads, product *ou
     if (halves && c->machine.arch >= 80 && thin_product(e, op, m, n, out)) return true;
     if (out->tf32 || (halves && c->machine.arch >= 80))
         matrix_product(e, m, n, out);
-    else if (ta.elem == DT_F32 && c->machine.arch >= 80 && large_product(e, op, m, n, out))
-        return true;
     else if (ta.elem == DT_F32 && c->machine.arch >= 80)
         ring_product(e, m, n, out);
     else

@@ -9,10 +9,10 @@
 
 enum { ASSUMED_THREADS = 256 }; /* of a product, as long as the team is not chosen */
 
-typedef enum product_kind { PRODUCT_MATRIX, PRODUCT_RING, PRODUCT_FMA, PRODUCT_THIN, PRODUCT_LARGE } product_kind;
+typedef enum product_kind { PRODUCT_MATRIX, PRODUCT_RING, PRODUCT_FMA, PRODUCT_THIN } product_kind;
 
 typedef struct product {
-    product_kind kind; /* on the matrix units; by multiply and add with their ring; without it; matrix units without a ring; large ones by multiply and add */
+    product_kind kind; /* on the matrix units; by multiply and add with their ring; without it; matrix units without a ring */
     dtype elem;
     bool tf32;
     bool is_short;           /* a step of the loop is 64 bytes of k, or less */

@@ -43,9 +43,6 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
                            turned ? p->columns : p->rows, turned ? p->rows : p->columns, p->threads, p->stages,
                            truth(turned), truth(inner[turned]), truth(inner[!turned]));
     }
-    if (p->kind == PRODUCT_LARGE)
-        return arena_print(e->memory, "%s<%s, %s, %d>", need(e, "product_large_f32"), truth(inner[0]), truth(inner[1]),
-                           p->stages);
     tile_op *load;
     bool swapped, global[2];
     for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e->survey, op->operands[i], &load, &swapped);
