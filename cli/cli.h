@@ -166,6 +166,15 @@ bool is_table(const char *path);
 bool table_read(const char *path, int rank, qn_array *out); /* f64; free(data) */
 bool table_write(const char *path, const qn_array *array);
 
+/* session.c: a file that is whole or not there, printed piece by piece. NULL: it cannot be written there, and was complained of. */
+typedef struct whole_file {
+    FILE *to;
+    char *words;
+    size_t length;
+} whole_file;
+FILE *whole_begin(whole_file *w, const char *path);
+bool whole_end(whole_file *w, const char *path); /* path NULL: nothing is written; false with a complaint */
+
 /* cmd_*.c */
 int command_bench(const command *self, const arguments *given);
 int command_cache(const command *self, const arguments *given);

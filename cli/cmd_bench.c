@@ -119,11 +119,11 @@ static void write_file(void *to, const char *words, size_t length)
 
 static int write_devices(qn_context *context, const arguments *given)
 {
-    FILE *to = fopen(given->json, "w");
-    if (!to) return complain("cannot write %s: %s", given->json, strerror(errno)), EXIT_WRONG_CALL;
+    whole_file all;
+    FILE *to = whole_begin(&all, given->json);
+    if (!to) return EXIT_WRONG_CALL;
     qn_devices_json(context, given->device, write_file, to);
-    if (ferror(to) | fclose(to)) return complain("cannot write %s", given->json), EXIT_FINDING;
-    return EXIT_OK;
+    return whole_end(&all, given->json) ? EXIT_OK : EXIT_FINDING;
 }
 
 int command_devices(const command *self, const arguments *given)

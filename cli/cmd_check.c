@@ -86,9 +86,9 @@ int command_check(const command *self, const arguments *given)
     if (!context) return status;
     status = EXIT_OK;
     choose_device(context, given);
-    FILE *json = given->json ? fopen(given->json, "w") : NULL;
+    whole_file all;
+    FILE *json = given->json ? whole_begin(&all, given->json) : NULL;
     if (given->json && !json) {
-        complain("cannot write %s: %s", given->json, strerror(errno));
         close_context(context);
         return EXIT_WRONG_CALL;
     }
@@ -123,10 +123,7 @@ int command_check(const command *self, const arguments *given)
         if (exit_status > status) status = exit_status;
     }
     if (json) fputs("\n]\n", json);
-    if (json && (ferror(json) | fclose(json))) {
-        complain("cannot write %s", given->json);
-        status = EXIT_FINDING;
-    }
+    if (json && !whole_end(&all, given->json)) status = EXIT_FINDING;
     close_context(context);
     (void)self;
     return status;

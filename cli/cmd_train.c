@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static volatile int interrupted;
@@ -349,17 +348,10 @@ static bool ends_with(const char *word, const char *end)
 static int write_predictions(qn_context *context, const arguments *given, const qn_dlrm_options *o)
 {
     qn_error error;
-    char aside[4096];
-    bool to_file = given->output && strcmp(given->output, "-"), direct = false;
+    whole_file all;
+    bool to_file = given->output && strcmp(given->output, "-");
     output out = {.to = stdout, .npy = to_file && ends_with(given->output, ".npy")};
-    if (to_file && !out.npy) {
-        struct stat about; /* a device or a pipe is written to, never replaced */
-        direct = !stat(given->output, &about) && !S_ISREG(about.st_mode);
-        int length = direct ? snprintf(aside, sizeof(aside), "%s", given->output)
-                            : snprintf(aside, sizeof(aside), "%s.%d.part", given->output, (int)getpid());
-        out.to = length < (int)sizeof(aside) ? fopen(aside, "we") : NULL;
-        if (!out.to) return complain("cannot write %s", given->output), EXIT_WRONG_CALL;
-    }
+    if (to_file && !out.npy && !(out.to = whole_begin(&all, given->output))) return EXIT_WRONG_CALL;
     if (!out.npy) fputs("probability\n", out.to);
     qn_status failed = qn_dlrm_predict(context, given->words.items[0], o, take_probabilities, &out, &error);
     int status = failed ? report_error(&error) : EXIT_OK;
@@ -367,11 +359,7 @@ static int write_predictions(qn_context *context, const arguments *given, const 
         qn_array array = {.data = out.all, .type = QN_F32, .rank = 1, .extents = {out.count}, .strides = {1}};
         if (qn_npy_write(given->output, &array, &error)) status = report_error(&error);
     }
-    if (to_file && !out.npy) {
-        bool sound = !fclose(out.to) && !failed && (direct || !rename(aside, given->output));
-        if (!sound && !direct) remove(aside);
-        if (!sound && !failed) complain("cannot write %s", given->output), status = EXIT_FINDING;
-    }
+    if (to_file && !out.npy && !whole_end(&all, failed ? NULL : given->output) && !failed) status = EXIT_FINDING;
     if (to_file && status == EXIT_OK) print_safely(stdout, "%s: %" PRId64 " probabilities\n", given->output, out.count);
     free(out.all);
     return status;

@@ -83,10 +83,10 @@ bool profile_open_temporary(char *path, size_t size)
 
 bool profile_write_whole(const char *path, const char *text, size_t length)
 {
-    FILE *to = !strcmp(path, "-") ? stdout : fopen(path, "wb");
-    bool good = to && fwrite(text, 1, length, to) == length;
-    if (to && to != stdout) good &= !fclose(to);
-    if (!good) complain("cannot write %s: %s", path, strerror(errno));
+    qn_error error;
+    bool out = !strcmp(path, "-"), good = out && fwrite(text, 1, length, stdout) == length;
+    if (out && !good) complain("cannot write %s: %s", path, strerror(errno));
+    if (!out && !(good = qn_file_write(path, text, length, &error) == QN_OK)) complain("%s", error.message);
     return good;
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <quern/workbench.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -446,4 +447,34 @@ qn_call *prepare_call(qn_module *module, const char *kernel, const arguments *gi
 failed:
     qn_call_free(call);
     return NULL;
+}
+
+FILE *whole_begin(whole_file *w, const char *path)
+{
+    struct stat about;
+    *w = (whole_file){0};
+    bool there = !stat(path, &about);
+    char *copy = strdup(path);
+    /* Better now than after the work. */
+    if (!copy)
+        errno = ENOMEM;
+    else if (there && S_ISDIR(about.st_mode))
+        errno = EISDIR;
+    else if (there || !access(dirname(copy), W_OK | X_OK))
+        w->to = open_memstream(&w->words, &w->length);
+    if (!w->to) complain("cannot write %s: %s", path, strerror(errno));
+    free(copy);
+    return w->to;
+}
+
+bool whole_end(whole_file *w, const char *path)
+{
+    qn_error error;
+    bool good = !ferror(w->to);
+    good &= !fclose(w->to);
+    if (!good && path) complain("cannot write %s: no memory for it", path);
+    if (good && path && !(good = qn_file_write(path, w->words, w->length, &error) == QN_OK))
+        complain("%s", error.message);
+    free(w->words);
+    return good;
 }

@@ -100,16 +100,14 @@ bool table_read(const char *path, int rank, qn_array *out)
 bool table_write(const char *path, const qn_array *array)
 {
     int64_t count = 1, index[QN_MAX_RANK] = {0}, width = array->rank > 1 ? array->extents[array->rank - 1] : 1;
-    FILE *to = fopen(path, "w");
-    if (!to) return complain("cannot write %s: %s", path, strerror(errno)), false;
+    whole_file all;
+    FILE *to = whole_begin(&all, path);
+    if (!to) return false;
     for (int axis = 0; axis < array->rank; axis++) count *= array->extents[axis];
     for (int64_t i = 0; i < count; i++) {
         print_element(array, index, array->type == QN_F64 ? 17 : 9, to);
         putc((i + 1) % width ? separator_of(path) : '\n', to);
         for (int axis = array->rank - 1; axis >= 0 && ++index[axis] == array->extents[axis]; axis--) index[axis] = 0;
     }
-    bool good = !ferror(to);
-    good &= !fclose(to);
-    if (!good) complain("cannot write %s: %s", path, strerror(errno));
-    return good;
+    return whole_end(&all, path);
 }

@@ -174,6 +174,10 @@ QN_API QN_MUST_CHECK qn_status qn_npy_read(const char *path, qn_npy *npy, qn_err
 QN_API QN_MUST_CHECK qn_status qn_npy_write(const char *path, const qn_array *array, qn_error *error);
 QN_API void qn_npy_free(qn_npy *npy);
 
+/* Any file, whole under its name or, where something fails, the old one: a link stays a link, rights stay, a device or pipe is
+ * written to. */
+QN_API QN_MUST_CHECK qn_status qn_file_write(const char *path, const void *data, size_t size_bytes, qn_error *error);
+
 #ifdef __cplusplus
 }
 #endif

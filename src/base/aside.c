@@ -8,6 +8,8 @@
  */
 #include "base/base.h"
 
+#include <quern/workbench.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -103,9 +105,21 @@ qn_status file_finish(file_aside *f, qn_status status, qn_error *error)
     return finish(f, true, status, error);
 }
 
+qn_status file_end(file_aside *f, qn_status status, qn_error *error)
+{
+    return finish(f, false, status, error);
+}
+
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error)
 {
     file_aside *f;
     QN_TRY(file_begin(path, &f, error));
-    return finish(f, false, file_append(f, data, size_bytes, error), error);
+    return file_end(f, file_append(f, data, size_bytes, error), error);
+}
+
+qn_status qn_file_write(const char *path, const void *data, size_t size_bytes, qn_error *error)
+{
+    HEAP_ENTER(error);
+    if (!path || (!data && size_bytes)) return error_set(error, QN_BAD_CALL, "qn_file_write: an argument is NULL");
+    return file_write(path, data, size_bytes, error);
 }

@@ -224,6 +224,7 @@ qn_status file_begin(const char *path, file_aside **out, qn_error *error);
 qn_status file_append(file_aside *f, const void *data, size_t size_bytes, qn_error *error);
 /* Into its place if `status` is QN_OK, else nothing stays of it; frees f. Returns the status, or that of finishing. */
 qn_status file_finish(file_aside *f, qn_status status, qn_error *error);
+qn_status file_end(file_aside *f, qn_status status, qn_error *error); /* the same, not flushed */
 /* All at once, and not flushed. */
 qn_status file_write(const char *path, const void *data, size_t size_bytes, qn_error *error);
 

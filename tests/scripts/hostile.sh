@@ -167,6 +167,31 @@ echo "  $kernel" >text.qn
 holds "fmt does not follow a link laid in its way" not sh -c 'ln -s victim "text.qn.$$.quern-fmt"; exec "$0" fmt --write text.qn 2>/dev/null' "$quern"
 holds "... and writes nothing there" grep -qx precious victim
 
+# Every file that is written: through a link, which stays one, with the rights that were there, and never half of it.
+mkdir outputs
+for name in trace.json table.csv check.json devices.json array.npy; do
+    echo old >"outputs/$name"
+    chmod 640 "outputs/$name"
+    ln -s "outputs/$name" "$name"
+done
+holds "outputs are written" sh -c '"$0" profile k.qn k --set n=3 --device cpu --trace trace.json >out 2>&1 &&
+    "$0" run k.qn k --set n=3 --device ref --out y=table.csv >out 2>&1 && "$0" run k.qn k --set n=3 --device ref --out y=array.npy >out 2>&1 &&
+    "$0" check k.qn --no-emu --json check.json >out 2>&1 && "$0" devices --device ref --json devices.json >out 2>&1 || { cat out; false; }' "$quern"
+for name in trace.json table.csv check.json devices.json array.npy; do
+    holds "... $name through its link" test -L "$name" -a "$(stat -c '%a' "outputs/$name")" = 640 -a "$(head -c 4 "outputs/$name")" != old
+done
+if [ -w /dev/full ]; then
+    for command in "run k.qn k --set n=3 --device ref --out y=full.csv" "check k.qn --no-emu --json full.json" "devices --device ref --json full.json"; do
+        ln -sf /dev/full full.csv
+        ln -sf /dev/full full.json
+        "$quern" $command >out 2>err
+        code=$?
+        holds "$command on a full disk: exit $code: $(cat err)" test "$code" != 0 -a -c /dev/full
+        holds "... is told" grep -q 'No space left on device' err
+    done
+fi
+holds "... and nothing is left beside them" not sh -c 'ls ./*.part outputs/*.part 2>/dev/null | grep .'
+
 # A compiler that hangs.
 printf '#!/bin/sh\ncase "$*" in *--version*) echo slowcc 1.0; exit;; esac\nsleep 60 &\nsleep 60\n' >slowcc
 chmod +x slowcc
