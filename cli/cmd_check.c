@@ -133,6 +133,9 @@ int command_check(const command *self, const arguments *given)
 static int show_onnx(const arguments *given)
 {
     qn_error error;
+    if (given->words.count > 1 || given->stage || given->arch || given->settings.count || given->backward)
+        return complain("a model is shown whole: no kernel, stage, setting or architecture can be chosen of it"),
+               EXIT_WRONG_CALL;
     qn_status shown = qn_show_onnx(given->words.items[0], given->dot || !isatty(1), write_data, NULL, &error);
     return shown == QN_OK ? EXIT_OK : report_error(&error);
 }

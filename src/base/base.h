@@ -199,6 +199,7 @@ FILE *file_open_plain(const char *path);
 /* The data is malloc'd, a NUL added. */
 qn_status file_read(const char *path, size_t limit_bytes, char **data, size_t *size_bytes, qn_error *error);
 qn_status folder_make(const char *path, qn_error *error); /* with its parents */
+qn_status folder_open(const char *path, qn_error *error); /* the same, and files can be made in it */
 /* Files of our own: plain files of this user that nobody else may write. No link is followed, no FIFO waited for. */
 bool file_may_be_read(
     const char *path); /* no pipe and no device, which may never end; what is not there is told by reading it */

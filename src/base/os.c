@@ -185,10 +185,19 @@ qn_status folder_make(const char *path, qn_error *error)
         if (path[i] != '/' && path[i]) continue;
         memcpy(part, path, i);
         part[i] = 0;
-        if (mkdir(part, 0700) && errno != EEXIST)
-            return error_set(error, QN_BAD_FILE, "cannot make the folder %s: %s", part, strerror(errno));
+        struct stat about;
+        int reason = mkdir(part, 0700) ? errno : 0;
+        if (reason == EEXIST) reason = stat(part, &about) ? errno : S_ISDIR(about.st_mode) ? 0 : ENOTDIR;
+        if (reason) return error_set(error, QN_BAD_FILE, "cannot make the folder %s: %s", part, strerror(reason));
         if (!path[i]) return QN_OK;
     }
+}
+
+qn_status folder_open(const char *path, qn_error *error)
+{
+    QN_TRY(folder_make(path, error));
+    if (!access(path, W_OK | X_OK)) return QN_OK;
+    return error_set(error, QN_BAD_FILE, "cannot write into %s: %s", path, strerror(errno));
 }
 
 bool program_find(const char *name, char *path, size_t path_size)

@@ -380,6 +380,17 @@ static qn_status count_steps(run *r, int64_t *total, qn_error *error)
     return QN_OK;
 }
 
+/* What the end of the run needs is asked for before it begins: hours of training are not lost to a name. */
+static qn_status look_ahead(run *r, qn_error *error)
+{
+    qn_dataset *data;
+    if (r->options.out) QN_TRY(folder_open(r->options.out, error));
+    if (!r->options.validation_path_count) return QN_OK;
+    QN_TRY(dlrm_open_data(&r->config, &r->options, DATA_VALID, &data, error));
+    qn_dataset_close(data);
+    return QN_OK;
+}
+
 static qn_status begin_telling(teller *t, qn_error *error)
 {
     run *r = t->r;
@@ -422,6 +433,7 @@ static qn_status train(run *r, const char *from, qn_dlrm_result *result, qn_erro
 {
     teller t = {.r = r, .result = result, .total = -1};
     int64_t begun = clock_now_ns();
+    QN_TRY(look_ahead(r, error));
     if (!from) QN_TRY(dlrm_open_metadata(&r->config, &r->options, &r->metadata, error));
     QN_TRY(count_steps(r, &t.total, error));
     QN_TRY(run_open(r, from, error));

@@ -67,6 +67,7 @@ one() { # name, options of training
     [ -s "$name.onnx.data" ] && good || bad "$name: large tables are not beside the model"
     "$quern" show "$name.onnx" >"$name.svg" 2>log && grep -q '</svg>' "$name.svg" && grep -q '>probability</text>' "$name.svg" && good ||
         { bad "$name: picture"; cat log; }
+    if "$quern" show "$name.onnx" tower >log 2>&1 || "$quern" show "$name.onnx" --stage cuda >log 2>&1; then bad "$name: a part that is not there is shown"; else good; fi
     [ -n "$have_python" ] || return
     "$python" compare.py "$name.onnx" "$name.csv" >log 2>&1 && good || { bad "$name: onnxruntime"; tail -5 log; }
 }

@@ -216,6 +216,13 @@ try 2 train llm
 says err "not \`llm\`"
 try 2 train dlrm --resume
 says err "--resume needs the folder of the checkpoints: --out FOLDER"
+# What the end of a run needs is missed before it begins.
+for wrong in "--out p.npy" "--out p.npy/deeper" "--validate nofile" "--validate p.npy"; do
+    try 2 train dlrm --config tiny.json --rows 2000M --tokens 8 --device cpu $wrong
+done
+says err "p.npy"
+try 2 train dlrm --config tiny.json --rows 2000M --tokens 8 --device cpu --out p.npy
+says err "cannot make the folder p.npy: Not a directory"
 try 2 train dlrm --validate 1.5
 says err "--validate takes a share below 1"
 try 2 train dlrm --config small --device cpu
