@@ -208,6 +208,26 @@ TEST(printing)
     text_free(&printed);
 }
 
+/* As a GPU does: a vector lies at a multiple of its size. */
+TEST(misaligned_vectors)
+{
+    static const char text[] = "extern \"C\" __global__ void move(const float *x, float *y)\n{\n"
+                               "    *(float4 *)y = *(const float4 *)x;\n}\n";
+    static _Alignas(16) float x[8], y[4];
+    emu_library l = {0};
+    qn_error error;
+    EXPECT(make(text, false, &l, &error));
+    for (int shift = 0; shift < 5; shift++) {
+        emu_launch launched = {0};
+        const float *from = x + shift;
+        float *to = y;
+        launch(&l, "move", (shape){.grid = {1, 1, 1}, .block = {1, 1, 1}}, (void *[]){&from, &to}, NULL, 0, &launched);
+        EXPECT(launched.stopped == (shift % 4 != 0));
+        if (launched.stopped) EXPECT(strstr(launched.findings[0].words, "a misaligned address, of 16 bytes or more"));
+    }
+    unmake(&l);
+}
+
 TEST(names_that_are_missing)
 {
     emu_library l = {0};
@@ -232,5 +252,5 @@ TEST(too_many_threads)
 
 TEST_MAIN(CASE(open_engine), CASE(reduction), CASE(transposed_tile), CASE(dynamic_shared_memory), CASE(namespaces),
           CASE(grid_barrier), CASE(clusters), CASE(votes_and_matches), CASE(threads_in_three_axes),
-          CASE(atomics_of_many_blocks), CASE(printing), CASE(names_that_are_missing), CASE(too_many_threads),
-          CASE(close_engine))
+          CASE(atomics_of_many_blocks), CASE(printing), CASE(misaligned_vectors), CASE(names_that_are_missing),
+          CASE(too_many_threads), CASE(close_engine))

@@ -28,6 +28,11 @@ static const char *const source =
     "  let y = softmax(x, axis = 1);\n"
     "  return y * (dy - sum(y * dy, axis = 1, keep = true));\n"
     "}\n"
+    "tensor joined(float x[N][C], float y[N][C]) {\n"
+    "  let a = concat(full(1.0, N, 1), x, axis = 1);\n"
+    "  let b = concat(y, full(0.0, N, 1), axis = 1);\n"
+    "  return sum(a * b, axis = 1), b;\n"
+    "}\n"
     "tensor apart(float x[N][64]) { return softmax(x[:][3 : 7], axis = 1); }\n"
     "tensor weighed(float x[N][C][P], float g[C]) { return sum(x * g[][:][], axis = {1, 2}); }\n"
     "tensor patches(float x[N][C][H][W]) {\n"
@@ -166,6 +171,33 @@ static void weighed_lines(void)
 }
 
 ON_EVERY_DEVICE(weighed_lines)
+
+/* Parts of a row that lie otherwise than its lead are loaded in whole vectors only where they are whole: emu stops at others. */
+static void rows_that_are_joined(void)
+{
+    enum { N = 40, MOST_COLUMNS = 102 };
+    float *other = x + N * MOST_COLUMNS, *sums = y + N * (MOST_COLUMNS + 1);
+    for (int columns = 1; columns <= MOST_COLUMNS; columns += columns < 10 ? 1 : 23) {
+        qn_call *call;
+        int wrong = 0;
+        for (int i = 0; i < N * columns; i++) x[i] = noise(i), other[i] = noise(i + 7);
+        EXPECT(!qn_call_new(module, "joined", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 2, (int64_t[]){N, columns}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "y", other, QN_F32, 2, (int64_t[]){N, columns}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result0", sums, QN_F32, 2, (int64_t[]){N, 1}, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "result1", y, QN_F32, 2, (int64_t[]){N, columns + 1}, NULL, &error));
+        run(call);
+        for (int r = 0; r < N; r++) {
+            double sum = other[r * columns];
+            for (int c = 1; c < columns; c++) sum += (double)x[r * columns + c - 1] * other[r * columns + c];
+            for (int c = 0; c < columns; c++) wrong += y[r * (columns + 1) + c] != other[r * columns + c];
+            wrong += y[r * (columns + 1) + columns] != 0 || !(fabs(sums[r] - sum) < 1e-4);
+        }
+        EXPECT(!wrong);
+    }
+}
+
+ON_EVERY_DEVICE(rows_that_are_joined)
 ON_EVERY_DEVICE(softmax_of_rows)
 ON_EVERY_DEVICE(norms_of_vectors)
 ON_EVERY_DEVICE(rows_with_others)
@@ -269,8 +301,8 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(on_devices_softmax_of_rows), CASE(on_devices_norms_of_vectors),
-          CASE(norms_of_short_rows_are_rows), CASE(elements_of_windows_fill_programs),
-          CASE(masks_of_rows_keep_nothing), CASE(on_devices_weighed_lines),
+TEST_MAIN(CASE(opened), CASE(on_devices_rows_that_are_joined), CASE(on_devices_softmax_of_rows),
+          CASE(on_devices_norms_of_vectors), CASE(norms_of_short_rows_are_rows),
+          CASE(elements_of_windows_fill_programs), CASE(masks_of_rows_keep_nothing), CASE(on_devices_weighed_lines),
           CASE(rows_that_nobody_holds_are_cut), CASE(on_devices_rows_with_others),
           CASE(short_rows_belong_to_threads), CASE(sums_over_odd_rows_are_apart), CASE(closed))

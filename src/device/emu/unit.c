@@ -36,11 +36,14 @@ static const char *const flags[] = {"-std=gnu++17",
                                     "-fno-asynchronous-unwind-tables",
                                     "-fvisibility=hidden",
                                     "-fPIC",
+                                    "-fsanitize=alignment",
                                     "-w"};
 #define MAX_DECLARED 1024
 static const char generated_name[] = "generated CUDA"; /* in place of a file's, for what no #line of the text names */
 
-static const char *const checked_flags[] = {"-g1", "-fsanitize=thread", "-DQUERN_EMU_CHECKED"};
+/* Watched accesses tell of their addresses themselves. */
+static const char *const checked_flags[] = {"-g1", "-fsanitize=thread", "-fno-sanitize=alignment",
+                                            "-DQUERN_EMU_CHECKED"};
 /* In a template gcc forgets that dynamic shared memory is not initialised at run time, and calls what would do it. */
 static const char gcc_flag[] = "-fno-extern-tls-init";
 
@@ -197,11 +200,32 @@ static void put_source(const char *source, text *out)
     }
 }
 
+/* A raw kernel's own macros, behind the text of emu, whose words they may be: `-DN=16`. */
+static void put_macros(const char *source, text *out)
+{
+    static const char *const known[][2] = {{"-D", "define"}, {"--define-macro=", "define"}, {"-U", "undef"}};
+    raw_span option;
+    while (raw_next_option(&source, &option))
+        for (int i = 0; i < COUNT(known); i++) {
+            size_t length = strlen(known[i][0]);
+            if (option.length <= length || memcmp(option.start, known[i][0], length)) continue;
+            const char *name = option.start + length, *end = option.start + option.length;
+            const char *equals = memchr(name, '=', (size_t)(end - name));
+            int name_length = (int)((equals ? equals : end) - name);
+            text_print(out, "#%s %.*s", known[i][1], name_length, name);
+            if (known[i][1][0] == 'd')
+                text_print(out, " %.*s", equals ? (int)(end - equals) - 1 : 1, equals ? equals + 1 : "1");
+            text_add(out, "\n");
+            break;
+        }
+}
+
 void emu_unit_write(const char *source, text *out)
 {
     text_print(out, "#define EMU_STACK_BYTES %zuul\n#define EMU_THREAD_BYTES %d\n#line 1 \"emu\"\n", EMU_STACK_BYTES,
                EMU_THREAD_BYTES);
     text_add_bytes(out, (const char *)emu_text, emu_text_bytes);
+    put_macros(source, out);
     text_print(out, "#line 1 \"%s\"\n", generated_name);
     put_source(source, out);
     text_add(out, "\n#undef asm\n#line 1 \"emu\"\n");
@@ -297,12 +321,11 @@ static bool is_of_vendor(arena *memory, const char *folder, size_t length)
     return false;
 }
 
-/* Of a raw kernel's own options those that mean the same here: macros, folders, the language. */
+/* Of a raw kernel's own options those that mean the same here: folders, the language (macros stand in the text). */
 static int own_options(const char *source, const char **list, int count, int most, arena *memory)
 {
     static const char *const known[][2] = {
-        {"-D", "-D"},       {"-U", "-U"},       {"-I", "-I"}, {"--define-macro=", "-D"}, {"--include-path=", "-I"},
-        {"-std=", "-std="}, {"--std=", "-std="}};
+        {"-I", "-I"}, {"--include-path=", "-I"}, {"-std=", "-std="}, {"--std=", "-std="}};
     raw_span option;
     while (count < most && raw_next_option(&source, &option))
         for (int i = 0; i < COUNT(known); i++) {

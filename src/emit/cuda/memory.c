@@ -101,7 +101,10 @@ static creg load_early(cnest *n, value named, const caddress *a, value into)
     if (a->width > 1) {
         bool loose = a->even && !a->element_ok; /* of the first and the last vector what is not the row's is read too */
         bool predicated = ok && (!whole || loose);
-        if (loose) whole = edge_text(e, a);
+        if (loose)
+            whole = edge_text(e, a);
+        else if (a->even && a->even != words_one)
+            whole = cjoin(e, whole, "&&", a->even);
         text vectors = {0};
         for (int at = 0; at < vector; at += a->width) {
             const char *skip = at ? arena_print(e->memory, " + %d", at) : "";

@@ -126,6 +126,17 @@ static inline __attribute__((always_inline)) emu_thread *emu_self()
 #define blockIdx (((const emu_thread *)emu_self())->block_index)
 #define blockDim (((const emu_thread *)emu_self())->block_size)
 #define gridDim (((const emu_thread *)emu_self())->grid_size)
+// ---- addresses ----
+// What -fsanitize=alignment calls: a GPU stops at a vector that does not lie at a multiple of its size.
+struct emu_misaligned { const char *file; unsigned line, column; const void *type; unsigned char size_log, kind; };
+#define EMU_MISALIGNED(name) \
+    extern "C" __attribute__((no_sanitize("alignment"), noinline)) EMU_QUIET void name(void *data, void *) \
+    { \
+        const emu_misaligned *m = (const emu_misaligned *)data; \
+        emu_calls->stop(emu_self(), m->size_log > 3 ? "a misaligned address, of 16 bytes or more" : m->size_log == 3 ? "a misaligned address, of 8 bytes" : "a misaligned address", m->file, (int)m->line); \
+    }
+EMU_MISALIGNED(__ubsan_handle_type_mismatch_v1)
+EMU_MISALIGNED(__ubsan_handle_type_mismatch_v1_abort)
 template <int... I> struct emu_numbers {};
 template <int N, int... I> struct emu_count : emu_count<N - 1, N - 1, I...> {};
 template <int... I> struct emu_count<0, I...> { typedef emu_numbers<I...> type; };
