@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+def __dir__():
+    return sorted({*globals(), *_LATER})
+
+
 def __getattr__(name):
     if name not in _LATER:
         raise AttributeError(f"module 'quern' has no attribute {name!r}")

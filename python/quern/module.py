@@ -167,6 +167,16 @@ class Function(_quern.Direct):
 
         return measure.tune(self, args, keywords, seconds)
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memory):
+        """Nothing of it changes: a copy of a model that has one shares it."""
+        return self
+
+    def __reduce__(self):
+        return _function_again, (self.module, self.name)
+
     def __repr__(self):
         words = ", ".join(
             f"{kind} {type} {name}" if type else f"{kind} {name}" for name, kind, type, _ in self.parameters
@@ -257,6 +267,16 @@ class Module:
             atexit.register(_remove, self._path)
         return self._path
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memory):
+        return self
+
+    def __reduce__(self):
+        """Its text goes along, and is compiled again where it arrives."""
+        return compile, (self._text, self._name)
+
     def __repr__(self):
         return f"<quern module {self._name}: {', '.join(self._module.names())}>"
 
@@ -264,6 +284,10 @@ class Module:
         from . import notebook
 
         return notebook.module_bundle(self)
+
+
+def _function_again(module, name):
+    return module[name]
 
 
 def _remove(path):
@@ -281,6 +305,9 @@ def compile(text, name="<text>"):
 def load(path):
     """A module of the kernels and tensor functions in a .qn file."""
     path = os.fspath(path)
-    with open(path) as file:
-        text = file.read()
+    with open(path, encoding="utf-8") as file:
+        try:
+            text = file.read()
+        except UnicodeDecodeError as error:
+            raise _quern.SourceError(f"{path}: it is no text in UTF-8 (byte {error.start}): quern.load takes .qn files") from None
     return Module(_quern.load(path, text), os.path.basename(path), text, path)

@@ -25,6 +25,10 @@ class CudaModule(Module):
     """Kernels of CUDA text. A call takes the parameters of the kernel in order, and `blocks=`, `threads=`, `shared=`."""
 
     _text_language = "cuda"
+    _options = ()
+
+    def __reduce__(self):
+        return cuda, (self._text, None, self._options, self._name)
 
 
 def _refuse_host_code(source):
@@ -60,7 +64,9 @@ def cuda(source, functions=None, options=(), name="<cuda>"):
         with open(name) as file:
             source = file.read()
     _refuse_host_code(source)
-    module = CudaModule(_quern.cuda(name, source, _flags(options)), name, source)
+    flags = _flags(options)
+    module = CudaModule(_quern.cuda(name, source, flags), name, source)
+    module._options = tuple(flags)
     known = set(module) | {n.split("<")[0] for n in _templates(source)}
     for each in functions or ():
         if each.split("<")[0] not in known:

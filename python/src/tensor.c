@@ -155,6 +155,26 @@ static bool refuse(PyObject *kind, const char *name, const char *words)
     return false;
 }
 
+/* What its library said of an object without memory, in one line that names the argument; other exceptions stay. */
+static bool name_failure(const char *name)
+{
+    PyObject *type, *value, *trace;
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *words = value ? PyObject_Str(value) : NULL, *lines = words ? PyUnicode_Splitlines(words, 0) : NULL;
+    PyErr_Clear();
+    if (lines && PyList_Size(lines) > 0)
+        PyErr_Format(PyExc_TypeError, "argument `%s`: its memory cannot be read: %U", name, PyList_GetItem(lines, 0));
+    else
+        PyErr_Format(PyExc_TypeError, "argument `%s`: its memory cannot be read", name);
+    Py_XDECREF(lines);
+    Py_XDECREF(words);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return false;
+}
+
 static bool take(const dlpack_tensor *t, const char *name, view *out)
 {
     if (t->type.lanes != 1 || !type_from_code(t->type.code, t->type.bits, &out->type)) {
@@ -307,7 +327,8 @@ static bool take_table(const type_facts *f, PyObject *object, const char *name, 
 {
     dlpack_tensor t;
     if (!f->exchange || !f->exchange->borrow) return take_dlpack(object, name, flags & VIEW_WRITABLE, out);
-    return f->exchange->borrow(object, &t) == 0 && take(&t, name, out);
+    if (f->exchange->borrow(object, &t)) return name_failure(name);
+    return take(&t, name, out);
 }
 
 /* A tensor of torch's own type that tensor_read has not met yet. */

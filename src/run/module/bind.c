@@ -270,8 +270,31 @@ qn_status call_allocate(qn_call *call, int declared, array_view *v, qn_error *er
     return QN_OK;
 }
 
+/* Two indices for one element, as in an expanded view: which of what is written stays is anybody's guess. Strides that interleave
+ * in other ways are taken as they are. */
+static bool view_repeats(const array_view *v)
+{
+    bool repeats = false;
+    for (int i = 0; i < v->rank; i++) {
+        if (v->extents[i] == 0) return false;
+        if (v->extents[i] == 1) continue;
+        repeats |= v->strides[i] == 0;
+        for (int j = 0; j < i; j++)
+            repeats |= v->extents[j] > 1 && (v->strides[i] == v->strides[j] || v->strides[i] == -v->strides[j]);
+    }
+    return repeats;
+}
+
 static qn_status check_overlap(const qn_call *call, const tile_kernel *k, qn_error *error)
 {
+    for (int i = 0; i < k->param_count; i++) {
+        const tile_param *p = &k->params[i];
+        if (!is_array(p) || p->kind == PARAM_IN || !call->arguments[call->declared[i]].given) continue;
+        if (view_repeats(&call->views[i]))
+            return entry_error(call->kernel, QN_BAD_CALL, E504, (place){.line = p->line, .column = p->column},
+                               "give memory with a place for each element", error,
+                               "array `%s` is written, and several of its indices are one element of memory", p->name);
+    }
     for (int i = 0; i < k->param_count; i++)
         for (int j = i + 1; j < k->param_count && is_array(&k->params[i]); j++) {
             if (!is_array(&k->params[j])) continue;
