@@ -2,7 +2,7 @@
 """The first call of a compiled model, forward and gradient: Quern's backend, inductor and a backend that compiles nothing, each in a
 process of its own with empty caches, and what Quern's part of it is spent on.
 
-    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--forms quern,inductor] [--seconds 1e9] [--cold] [--patience 0.2]
+    PYTHONPATH=python python3 bench/torch_first.py [--models a,b] [--lanes 4] [--divide 1] [--forms quern,inductor] [--seconds 1e9] [--cold] [--patience 0.05]
 
 With `--forms fuse,inductor` it is @quern.fuse on functions of tensors (gelu_residual, softmax_scaled, ...). With `--cold` Dynamo is imported by each
 process for itself, inside its time, as in a program whose first compiled function this is.
@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--lanes", type=int, default=1)
     parser.add_argument("--forms", default="quern,inductor,aot_eager")
     parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--patience", type=float, default=0.2, help="seconds that Quern's first call waits for kernels")
+    parser.add_argument("--patience", type=float, default=0.05, help="seconds that Quern's first call waits for kernels")
     parser.add_argument("--cold", action="store_true", help="Dynamo's imports counted")
     given = parser.parse_args()
     import torch

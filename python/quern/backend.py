@@ -10,6 +10,7 @@ product_limit (multiplications up to which a product or convolution is Quern's, 
 """
 
 import collections
+import contextlib
 import copy
 import functools
 import operator
@@ -28,7 +29,7 @@ from . import _quern, aten, cells, choice, island, runtime
 from .aten_math import TOO_LARGE
 from .cut import cut, quicken
 
-DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "patience": 0.2, "product_limit": 0, "leave": ()}
+DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "patience": 0.05, "product_limit": 0, "leave": ()}
 SMALL_PRODUCT, ANY_PRODUCT = 1 << 21, 1 << 62  # what is Quern's unmeasured, and where that was faster
 _programs = []  # lists of `explain`, while it runs
 
@@ -228,6 +229,8 @@ class Program:
         self.begun.update(waiting)
 
         def work():
+            with contextlib.suppress(OSError, AttributeError):  # where cores are few, torch goes first
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
             with torch.cuda.stream(stream):
                 while threading.main_thread().is_alive():  # a program that ends does not wait for what nobody will run
                     try:

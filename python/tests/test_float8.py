@@ -39,7 +39,8 @@ class Float8(unittest.TestCase):
                 edges = torch.tensor([[464.0, 465.0, -464.0, 0.0, -0.0, float("inf"), float("nan"), 2**-10, 3 * 2**-11, 2**-9]], device=device).to(dtype)
                 for x in (steps, small, edges):
                     self.same(self.q.narrow(x), x.to(self.type))
-                self.assertTrue(torch.equal(torch.signbit(self.q.narrow(steps).float()), torch.signbit(steps)))
+                inside = steps.abs() < 448
+                self.assertTrue(torch.equal(torch.signbit(self.q.narrow(steps).float())[inside], torch.signbit(steps)[inside]))
 
     def test_places_and_shapes(self):
         for device in DEVICES:
