@@ -25,6 +25,7 @@ if torch:
     PROGRAMS.update(models.MODELS)
 
     warnings.filterwarnings("ignore", message=".*TensorFloat32.*")
+    torch.backends.cudnn.allow_tf32 = False  # which torch's convolutions have by default, and miss the tolerance with
 DEVICES = ["cpu"] + (["cuda"] if torch and torch.cuda.is_available() else [])
 QUICK = """dictionary_of_results channels_last_training gelu_tanh_residual swiglu broadcast_both clamp_where mixed_types sin_cos_rope softmax mean_var cumsum layer_norm
     batch_norm_training cross_entropy cosine views_around slices gather_rows embedding_bag_sum
