@@ -96,9 +96,13 @@ class Model:
         def function(*args, f=self.function):
             return f(*args)
 
-        # Code of its own for each backend and model: Dynamo's cache goes by code.
-        function.__code__ = function.__code__.replace(co_name=f"{self.name}_{backend if isinstance(backend, str) else 'quern'}")
-        return self.torch.compile(function, backend=backend)
+        # Code of its own for each backend and model: Dynamo's cache goes by code. A function is compiled itself, as people do it: one that
+        # calls it shares its code with others, and is never left alone.
+        f = self.function if isinstance(self.function, types.FunctionType) else function
+        code = f.__code__.replace(co_name=f"{self.name}_{backend if isinstance(backend, str) else 'quern'}")
+        made = types.FunctionType(code, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+        made.__kwdefaults__ = f.__kwdefaults__
+        return self.torch.compile(made, backend=backend)
 
     def wait(self):
         if self.device == "cuda":

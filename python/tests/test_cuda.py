@@ -119,13 +119,18 @@ class Cuda(unittest.TestCase):
 
         for _ in range(20):
             turn()
-        torch.cuda.synchronize()
-        torch_bytes, free = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
-        for _ in range(3000):
-            turn()
-        torch.cuda.synchronize()
-        self.assertEqual(torch.cuda.memory_allocated(), torch_bytes)
-        self.assertGreaterEqual(torch.cuda.mem_get_info()[0], free - (1 << 22))
+        lost = []
+        for _ in range(6):  # what others take of the GPU comes and goes; what is lost at each call is lost in every round
+            torch.cuda.synchronize()
+            torch_bytes, free = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
+            for _ in range(3000):
+                turn()
+            torch.cuda.synchronize()
+            self.assertEqual(torch.cuda.memory_allocated(), torch_bytes)
+            lost.append(free - torch.cuda.mem_get_info()[0])
+            if lost[-1] <= 1 << 22:
+                break
+        self.assertLessEqual(lost[-1], 1 << 22, lost)
 
     def test_compiled_programs_are_measured(self):
         """At their first call; the next program like it takes the answer from the record; recorded graphs take what is there."""
