@@ -3,7 +3,7 @@
  * one variable, so that all features are one lookup and one sparse update. Inputs of products are filled up with zeros
  * to rows of a multiple of 16 bytes; the rows of weights that they meet stay zero.
  *
- * Usage: build/bench_dlrm [--device cuda|cpu] [--only WORD] [--rows DIVISOR: smaller tables] [--kernels FILE] [--eager: ten
+ * Usage: build/bench_dlrm [--device cuda|cpu] [--only WORD; adapter: what one of low rank costs a linear layer] [--rows DIVISOR: smaller tables] [--kernels FILE] [--eager: ten
  * steps evaluated one by one, for a profile of their kernels] [--unfused: each operation a kernel] [--evaluated: also the time of
  * a step that is evaluated instead of replayed]
  * SPDX-License-Identifier: MIT
@@ -253,6 +253,41 @@ static void time_network(const network *n)
     qn_tape_free(d.tape);
 }
 
+/* A linear layer and the same with a low-rank adapter, in turns: what the adapter costs. */
+static void time_adapter(void)
+{
+    enum { M = 8192, N = 4096, K = 4096, R = 16, TURNS = 9 };
+    qn_error error;
+    qn_tape *tape;
+    qn_plan *plans[2];
+    double samples[2][TURNS];
+    TRY(qn_tape_new(context, device, &tape, &error));
+    int64_t share = divisor;
+    qn_tensor x = qn_cast(qn_randn(tape, QN_F32, QN_SHAPE(M / share, K / share)), QN_BF16);
+    qn_tensor w = qn_cast(qn_mul_scalar(qn_randn(tape, QN_F32, QN_SHAPE(K / share, N / share)), 0.02), QN_BF16);
+    qn_tensor bias = qn_cast(qn_randn(tape, QN_F32, QN_SHAPE(N / share)), QN_BF16);
+    qn_tensor a = qn_cast(qn_mul_scalar(qn_randn(tape, QN_F32, QN_SHAPE(K / share, R)), 0.02), QN_BF16);
+    qn_tensor b = qn_cast(qn_randn(tape, QN_F32, QN_SHAPE(R, N / share)), QN_BF16);
+    TRY(qn_eval(tape, (qn_tensor[]){x, w, bias, a, b}, 5, &error));
+    for (int with = 0; with < 2; with++) {
+        TRY(qn_capture_begin(tape, &error));
+        qn_tensor sum = qn_linear(x, w, bias);
+        if (with) sum = qn_add(sum, qn_mul_scalar(qn_matmul(qn_matmul(x, a), b), 0.5));
+        qn_tensor y = qn_relu(sum);
+        TRY(qn_eval(tape, &y, 1, &error));
+        TRY(qn_capture_end(tape, &plans[with], &error));
+        TRY(qn_plan_replay(plans[with], &error));
+    }
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int with = 0; with < 2; with++) samples[with][turn] = replay_ns(plans[with]);
+    for (int with = 0; with < 2; with++) qsort(samples[with], TURNS, sizeof(double), by_value);
+    printf("linear bf16 %d x %d x %d   %9.1f us, with an adapter of rank %d %9.1f us: %.3f\n", (int)(M / share), (int)(N / share),
+           (int)(K / share), samples[0][TURNS / 2] * 1e-3, R, samples[1][TURNS / 2] * 1e-3,
+           samples[1][TURNS / 2] / samples[0][TURNS / 2]);
+    for (int with = 0; with < 2; with++) qn_plan_free(plans[with]);
+    qn_tape_free(tape);
+}
+
 int main(int argc, char **argv)
 {
     qn_error error;
@@ -284,6 +319,7 @@ int main(int argc, char **argv)
     TRY(qn_module_load_file(context, kernels, &module, &error));
     for (int i = 0; i < (int)(sizeof(networks) / sizeof(networks[0])); i++)
         if (!only || strstr(networks[i].name, only)) time_network(&networks[i]);
+    if (gpu && only && strstr("adapter", only)) time_adapter();
     qn_context_close(context);
     return 0;
 }
