@@ -161,8 +161,10 @@ static bool compute_quotient(cnest *n, value v, const tile_op *op, place at, cre
         if (spread && spread->code == OP_BROADCAST) whole = spread->operands[0];
         integer_fact a = facts_of(e->facts, whole), b = facts_of(e->facts, sum->operands[!side]);
         if (tile_type_of(e->k, whole).rank || a.low < 0 || a.high > large || b.low < 0 || b.high >= small) continue;
-        place inner = place_of_operand(e->survey, op, 0, &at);
-        creg rest = cuda_value(n, sum->operands[!side], place_of_operand(e->survey, sum, !side, &inner));
+        place inner = place_of_operand(e->survey, op, 0, &at), own = place_of_operand(e->survey, sum, !side, &inner);
+        value part = sum->operands[!side];
+        if (tile_type_of(e->k, part).rank && !view_met(&n->view, part, &own)) continue; /* the sum alone is kept */
+        creg rest = cuda_value(n, part, own);
         const char *name = emit_name(e, whole);
         const char *left = cuda_share(
             n, LEVEL_GROUP, "const unsigned",
