@@ -348,7 +348,7 @@ TEST(statistics_come_with_the_output)
     qn_plan *plan = NULL;
     qn_plan_facts facts = {0};
     qn_tensor results[RESULTS];
-    for (int i = 0; i < COUNT(cases); i += share_of_few("cases of attention"))
+    for (int i = 0; i < COUNT(cases); i++)
         if (!strcmp(cases[i].name, "matrix units, one block")) c = &cases[i];
     if (qn_tape_new(context, "emu", &fast, &error)) {
         printf("note: skipped: %s\n", error.message);
