@@ -109,7 +109,7 @@ flags=
 sanitize=$(sed -n 's/^QUERN_SANITIZE:STRING=\(.*\)$/\1/p' "$build/CMakeCache.txt")
 [ -n "$sanitize" ] && flags="-fsanitize=$sanitize"
 call="a program with QUERN_LOG"
-if cc $flags -I"$root/include" log.c "$build/libquern.a" -lm -ldl -lpthread -o log && QUERN_LOG=fusion ./log 2>err; then
+if cc $flags -I"$root/include" log.c "$build/libquern.a" -lm -ldl -lpthread -o logged && QUERN_LOG=fusion ./logged 2>err; then
     says err "kernel"
 else
     failed=$((failed + 1))

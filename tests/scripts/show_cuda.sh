@@ -60,9 +60,10 @@ says out "fed tile"
 # An operand is laid out anew for tf32 only where each of its elements is used often enough.
 echo 'tensor wide(float z[B][K], float w[K][N]) { return matmul(tf32(z), tf32(w)); }' >"$work/wide.qn"
 try 0 show "$work/wide.qn" wide --stage schedule --arch sm_90a --set B=128 --set K=16384 --set N=512
-lacks out "fed tile"
+lacks out "right_terms"
+says out "take "
 try 0 show "$work/wide.qn" wide --stage schedule --arch sm_90a --set B=256 --set K=16384 --set N=512
-says out "fed tile"
+says out "right_terms"
 try 0 $row --stage layout --arch sm_80
 says out "softmax_row, phase 0, sm_80"
 says out "kept tile f32[cols]: registers"
