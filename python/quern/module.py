@@ -221,6 +221,7 @@ class Module:
         self._name = name
         self._text = text
         self._path = path
+        self._home = path and os.path.abspath(path)  # imports are looked up beside it
         self._functions = {}
         for each in module.names():
             if each.isidentifier() and not hasattr(type(self), each):
@@ -274,8 +275,8 @@ class Module:
         return self
 
     def __reduce__(self):
-        """Its text goes along, and is compiled again where it arrives."""
-        return compile, (self._text, self._name)
+        """Its text goes along, and is compiled again where it arrives; what it imports stays beside its file."""
+        return _module_again, (self._text, self._name, self._home)
 
     def __repr__(self):
         return f"<quern module {self._name}: {', '.join(self._module.names())}>"
@@ -284,6 +285,22 @@ class Module:
         from . import notebook
 
         return notebook.module_bundle(self)
+
+
+def _module_again(text, name, home):
+    made = Module(_quern.load(home or name, text), name, text)
+    made._home = home
+    if home and _is_text_of(home, text):
+        made._path = home
+    return made
+
+
+def _is_text_of(path, text):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read() == text
+    except (OSError, ValueError):
+        return False
 
 
 def _function_again(module, name):

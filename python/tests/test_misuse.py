@@ -117,6 +117,25 @@ class Misuse(unittest.TestCase):
         again = pickle.loads(pickle.dumps(k))
         self.assertEqual((list(again), again._options), (["f"], ("-DN=3",)))
 
+    def test_pickles_of_files_that_import(self):
+        x, before = array.array("f", [1, 2]), os.getcwd()
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as elsewhere:
+            for name, words in (("main.qn", 'import "more.qn"; tensor f(float x[n]) { return more.g(x) * 2; }'), ("more.qn", "tensor g(float x[n]) { return x + 1; }")):
+                with open(os.path.join(folder, name), "w") as file:
+                    file.write(words)
+            with open(os.path.join(elsewhere, "more.qn"), "w") as file:
+                file.write("tensor g(float x[n]) { return x + 5; }")  # of the same name, and not the one that was meant
+            try:
+                os.chdir(folder)
+                packed = pickle.dumps(quern.load("main.qn").f)
+                os.chdir(elsewhere)
+                again = pickle.loads(packed)
+                self.assertEqual(list(again(x)), [4, 6])
+                self.assertEqual(list(pickle.loads(pickle.dumps(again))(x)), [4, 6])
+                self.assertIn("kernel", again.source("tile", n=4))  # looks at the file, and at what it imports
+            finally:
+                os.chdir(before)
+
     @needs_torch
     def test_models_with_functions(self):
         import io
