@@ -9,6 +9,7 @@
 #include <quern/workbench.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -452,15 +453,16 @@ failed:
 FILE *whole_begin(whole_file *w, const char *path)
 {
     struct stat about;
+    char place[PATH_MAX];
     *w = (whole_file){0};
-    bool there = !stat(path, &about);
-    char *copy = strdup(path);
-    /* Better now than after the work. */
+    bool there = !stat(path, &about), plain = !there || S_ISREG(about.st_mode);
+    char *copy = strdup(there && plain && realpath(path, place) ? place : path);
+    /* Better now than after the work. A plain file is made anew beside the old one. */
     if (!copy)
         errno = ENOMEM;
     else if (there && S_ISDIR(about.st_mode))
         errno = EISDIR;
-    else if (there || !access(dirname(copy), W_OK | X_OK))
+    else if ((!there || !access(path, W_OK)) && (!plain || !access(dirname(copy), W_OK | X_OK)))
         w->to = open_memstream(&w->words, &w->length);
     if (!w->to) complain("cannot write %s: %s", path, strerror(errno));
     free(copy);

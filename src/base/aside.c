@@ -2,8 +2,8 @@
  * Files that are whole or not there: the pieces go into a file beside the place, which is renamed over it; for what must
  * survive a crash (file_finish) it is flushed to the disk before, and the folder after, so that the name is on the disk
  * too. Whatever fails on the way (a full disk above all), the old file stays and nothing is left beside it. A link to a
- * file stays a link, and the rights of the old file stay. What is no plain file (a device, a pipe) is written to as it is,
- * never replaced.
+ * file stays a link, and the rights of the old file stay: one that may not be written is not. What is no plain file (a
+ * device, a pipe) is written to as it is, never replaced.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
@@ -52,6 +52,7 @@ qn_status file_begin(const char *path, file_aside **out, qn_error *error)
         snprintf(f->aside, room, "%s.%d.%llu.part", f->path, (int)getpid(), number_unique());
     }
     int reason = there && S_ISDIR(about.st_mode) ? EISDIR : 0;
+    if (there && plain && !reason && access(path, W_OK)) reason = errno; /* a new one would not ask for its rights */
     f->file = reason  ? -1
               : plain ? open(f->aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)
                       : open(f->path, O_WRONLY | O_NOCTTY | O_CLOEXEC);

@@ -190,6 +190,33 @@ if [ -w /dev/full ]; then
         holds "... is told" grep -q 'No space left on device' err
     done
 fi
+# A file that its rights protect, and a folder in which nothing can be made: told before the work, and the old file stays.
+plain_user() { # root may write everything
+    if [ "$(id -u)" != 0 ]; then "$@"; else setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; fi
+}
+if plain_user test -x "$quern" 2>/dev/null; then
+    rights=$(mktemp -d /tmp/quern-rights-XXXXXX)
+    cp k.qn "$rights"
+    mkdir "$rights/shut"
+    echo old >"$rights/kept"
+    echo old >"$rights/shut/there"
+    [ "$(id -u)" != 0 ] || chown -R 65534 "$rights"
+    chmod 444 "$rights/kept"
+    chmod 644 "$rights/k.qn" "$rights/shut/there"
+    chmod 555 "$rights/shut"
+    for to in "devices --device ref --json $rights/kept" "check $rights/k.qn --device ref --json $rights/kept" "check $rights/k.qn --device ref --json $rights/shut/there" \
+        "run $rights/k.qn k --set n=3 --device ref --out y=$rights/kept.npy"; do
+        [ -e "$rights/kept.npy" ] || { cp "$rights/kept" "$rights/kept.npy" && chmod 444 "$rights/kept.npy"; }
+        plain_user env QUERN_CACHE="$rights/cache" "$quern" $to >out 2>err
+        holds "$to is refused: $(cat err)" grep -q 'cannot write .*: Permission denied' err
+        case $to in check*) holds "... before the work" test ! -s out ;; esac
+    done
+    for name in kept kept.npy shut/there; do holds "... and $name stays" grep -qx old "$rights/$name"; done
+    chmod 755 "$rights/shut"
+    rm -rf "$rights"
+else
+    echo "SKIPPED files that rights protect: no other user can be taken on"
+fi
 holds "... and nothing is left beside them" not sh -c 'ls ./*.part outputs/*.part 2>/dev/null | grep .'
 
 # A compiler that hangs.
