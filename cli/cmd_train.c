@@ -194,7 +194,10 @@ static void print_trained(const qn_dlrm_result *r)
     printf("steps             %" PRId64 " (%" PRId64 " samples in this run, %.0f samples/s)\n", r->steps, r->samples,
            r->samples_per_second);
     printf("parameters        %" PRId64 "\n", r->parameters);
-    printf("training loss     %.5f\n", r->loss);
+    if (r->samples)
+        printf("training loss     %.5f\n", r->loss);
+    else
+        printf("nothing trained   the checkpoint has all the steps that were asked for; more: --steps or --epochs\n");
     print_unknown(r);
     if (*r->checkpoint) print_safely(stdout, "checkpoint        %s\n", r->checkpoint);
 }
