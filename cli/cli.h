@@ -155,6 +155,9 @@ double largest_difference(const qn_array *a, const qn_array *b);
 /* habits.c: what stands for a word of other tools; NULL: nothing is known of it. */
 const char *command_advice(const char *word);
 const char *option_advice(const char *word);
+const char *stage_advice(const char *word);
+const char *cache_advice(const char *word);
+const char *file_advice(const char *path); /* of its ending */
 
 /* convert.c: numbers of a file in the type of a parameter. */
 bool converts(qn_dtype from, qn_dtype to);

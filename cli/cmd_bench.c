@@ -160,9 +160,15 @@ int command_cache(const command *self, const arguments *given)
     int status = EXIT_WRONG_CALL;
     qn_error error;
     if (strcmp(verb, "list") != 0 && strcmp(verb, "clear") != 0) {
-        const char *near = nearest_word(verb, verbs, 2);
-        complain("`quern %s` knows list and clear, not `%s`%s%s%s", self->name, verb, near ? "; did you mean `" : "",
-                 near ? near : "", near ? "`?" : "");
+        const char *near = nearest_word(verb, verbs, 2), *advice = cache_advice(verb);
+        complain("`quern %s` knows list and clear, not `%s`%s%s%s", self->name, verb,
+                 advice ? ": "
+                 : near ? "; did you mean `"
+                        : "",
+                 advice ? advice
+                 : near ? near
+                        : "",
+                 near && !advice ? "`?" : "");
         return EXIT_WRONG_CALL;
     }
     qn_context *context = open_context(given, &status);

@@ -156,8 +156,10 @@ int command_show(const command *self, const arguments *given)
             known |= !strcmp(names[i], given->stage);
         }
         if (!known) {
-            const char *near = nearest_word(given->stage, names, count);
-            if (near)
+            const char *near = nearest_word(given->stage, names, count), *advice = stage_advice(given->stage);
+            if (advice)
+                complain("there is no stage `%s`: %s", given->stage, advice);
+            else if (near)
                 complain("there is no stage `%s`; did you mean `%s`?", given->stage, near);
             else
                 complain("there is no stage `%s`; `quern show --help` lists them", given->stage);

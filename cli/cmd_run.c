@@ -37,6 +37,14 @@ static bool outputs_are_known(const qn_module *module, const char *kernel, const
         if (length < 0) return false;
         snprintf(name, sizeof(name), "%.*s", length, given->outputs.items[i]);
         for (int j = 0; j < count; j++) known |= !strcmp(names[j], name);
+        const char *path = given->outputs.items[i] + length + 1, *slash = strrchr(path, '/');
+        const char *end = strrchr(slash ? slash : path, '.');
+        bool foreign = end && has_word("pt pth npz h5 hdf5 mat bin raw json parquet safetensors pkl png jpg xlsx",
+                                       end + 1, strlen(end + 1));
+        if (known && foreign)
+            return complain("--out writes .npy files, and text as .csv, .tsv or .txt, not %s: --out %s=%.*s.npy", end,
+                            name, (int)(end - path), path),
+                   false;
         if (known) continue;
         const char *near = nearest_word(name, names, count);
         if (near)

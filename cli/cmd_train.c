@@ -321,11 +321,14 @@ typedef struct output {
     bool npy, failed;
 } output;
 
+static const char probability_head[] = "probability\n";
+
 static bool take_probabilities(void *user, const float *p, int64_t count)
 {
     output *o = user;
     if (interrupted) return false;
     if (!o->npy) {
+        if (!o->count) fputs(probability_head, o->to);
         for (int64_t i = 0; i < count; i++) fprintf(o->to, "%.7g\n", p[i]);
         o->count += count;
         return !ferror(o->to);
@@ -355,9 +358,9 @@ static int write_predictions(qn_context *context, const arguments *given, const 
     bool to_file = given->output && strcmp(given->output, "-");
     output out = {.to = stdout, .npy = to_file && ends_with(given->output, ".npy")};
     if (to_file && !out.npy && !(out.to = whole_begin(&all, given->output))) return EXIT_WRONG_CALL;
-    if (!out.npy) fputs("probability\n", out.to);
     qn_status failed = qn_dlrm_predict(context, given->words.items[0], o, take_probabilities, &out, &error);
     int status = failed ? report_error(&error) : EXIT_OK;
+    if (!failed && !out.npy && !out.count) fputs(probability_head, out.to); /* of no rows */
     if (!failed && out.npy) {
         qn_array array = {.data = out.all, .type = QN_F32, .rank = 1, .extents = {out.count}, .strides = {1}};
         if (qn_npy_write(given->output, &array, &error)) status = report_error(&error);

@@ -1,6 +1,6 @@
 /*
- * What people type who know other tools, and what Quern has instead: one table of words that stand for a command and one of
- * options, and what is meant by words without an option. In: what nothing here is called; out: advice, or NULL.
+ * What people type who know other tools, and what Quern has instead: tables of words that stand for a command, an option, a stage,
+ * a verb of the cache, and of endings of files that are no sources. In: what nothing here is called; out: advice, or NULL.
  * SPDX-License-Identifier: MIT
  */
 #include "cli.h"
@@ -59,6 +59,40 @@ static const habit option_habits[] = {
     {"emit-ptx ptx sass asm cuda-text", "`quern show FILE NAME --stage ptx` is that"},
 };
 
+static const habit stage_habits[] = {
+    {"assembly assembler s disassembly machine", "`asm` is that of a processor, `sass` of a GPU"},
+    {"cubin binary object elf", "--keep FOLDER leaves the binaries; `sass` and `asm` print them"},
+    {"llvm bitcode nvvm",
+     "there is no LLVM in between: `c` and `cuda` are what compilers are given, `ptx` and `asm` what they make"},
+    {"ir mlir ttir ttgir triton hlo xla stablehlo jaxpr",
+     "`tile` is the IR of a kernel, `graph` that of a tensor function"},
+    {"all every everything", "--keep FOLDER of `quern run` leaves every stage there"},
+    {"plan fused kernels fuse", "`fusion` is that"},
+    {"source text code", "`c` is what the processor's compiler is given, `cuda` the GPU's"},
+    {"parse syntax tree", "`ast` is that"},
+};
+
+static const habit cache_habits[] = {
+    {"rm remove delete purge prune flush reset drop empty wipe", "`quern cache clear` is that"},
+    {"ls show info size du stats status path dir where", "`quern cache list` is that"},
+};
+
+/* What a file is that is no source of Quern, by its ending. */
+static const habit file_habits[] = {
+    {"py ipynb", "a Python file: from Python, `import quern` (docs/pytorch.md); the source itself is a .qn file "
+                 "(docs/from-pytorch.md)"},
+    {"cu cuh ptx hip",
+     "CUDA as it is goes into a .qn file: `cuda name(...) launch (...) block (256) \"\"\"source\"\"\"` "
+     "(docs/from-cuda.md)"},
+    {"c h cc cpp cxx hpp",
+     "a C program uses the library: cc program.c $(quern flags) (docs/c-api.md); kernels are .qn files"},
+    {"cl metal glsl comp wgsl",
+     "shaders are of other languages: docs/from-cuda.md shows what stands for threads and blocks"},
+    {"jl m f90 rs go mojo", "that is another language: docs/tutorial.md begins with a .qn file of six lines"},
+    {"npy npz csv tsv pt pth safetensors", "an array, not a source: --in x=FILE gives it to a kernel"},
+    {"json html svg", "something that Quern or another tool wrote, not a source"},
+};
+
 static const char *advice_of(const habit *list, int count, const char *word)
 {
     for (int i = 0; i < count; i++)
@@ -69,6 +103,22 @@ static const char *advice_of(const habit *list, int count, const char *word)
 const char *command_advice(const char *word)
 {
     return advice_of(command_habits, sizeof(command_habits) / sizeof(command_habits[0]), word);
+}
+
+const char *stage_advice(const char *word)
+{
+    return advice_of(stage_habits, sizeof(stage_habits) / sizeof(stage_habits[0]), word);
+}
+
+const char *cache_advice(const char *word)
+{
+    return advice_of(cache_habits, sizeof(cache_habits) / sizeof(cache_habits[0]), word);
+}
+
+const char *file_advice(const char *path)
+{
+    const char *end = strrchr(path, '.');
+    return end && end[1] ? advice_of(file_habits, sizeof(file_habits) / sizeof(file_habits[0]), end + 1) : NULL;
 }
 
 const char *option_advice(const char *word)

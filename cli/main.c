@@ -66,7 +66,7 @@ const command commands[] = {
      command_bench},
     {"profile", "see where the time of a kernel or of a program goes",
      "profile FILE [NAME] [options] | [options] -- PROGRAM ...", 1, MOST_WORDS,
-     "Runs the kernel or tensor function NAME of FILE a few times (once before, so that compiling is not\n"
+     "Runs the kernel or tensor function NAME of FILE a few times (and before that, so that compiling is not\n"
      "counted), or any program that uses Quern, and prints where the time went: on the host and on the\n"
      "devices, by operation, shape, kernel or range, with the columns of PyTorch's profiler. Under the\n"
      "table stand the hints that would save most. With --schedule every run is inside the profile.\n"
@@ -311,9 +311,11 @@ static bool words_fit(const command *c, const arguments *given)
             return complain("`%s` needs an option before it: --%s %s", word, file ? "in" : "set", word), false;
         }
     }
-    if (given->words.count > c->most_words)
-        return complain("`quern %s` does not know what to do with `%s` (usage: quern %s)", c->name,
-                        given->words.items[c->most_words], c->usage),
+    const char *extra = given->words.count > c->most_words ? words[c->most_words] : NULL;
+    if (extra && has_word("cpu cuda gpu ref emu", extra, strlen(extra)) && has_word(c->options, "device", 6))
+        return complain("`%s` needs an option before it: --device %s", extra, extra), false;
+    if (extra)
+        return complain("`quern %s` does not know what to do with `%s` (usage: quern %s)", c->name, extra, c->usage),
                false;
     return true;
 }
@@ -352,7 +354,11 @@ int main(int count, char **words)
         print_overview(stderr);
         return EXIT_WRONG_CALL;
     }
-    if (!strcmp(words[1], "--help") || !strcmp(words[1], "-h")) return print_overview(stdout), EXIT_OK;
+    if (!strcmp(words[1], "--help") || !strcmp(words[1], "-h")) { /* before a command as behind it */
+        const command *asked = count > 2 ? find_command(words[2]) : NULL;
+        if (count > 2 && !asked) return EXIT_WRONG_CALL;
+        return asked ? options_help(asked, stdout) : print_overview(stdout), EXIT_OK;
+    }
     if (!strcmp(words[1], "--version") || !strcmp(words[1], "-V") || !strcmp(words[1], "-v"))
         return command_version(NULL, NULL);
     if (words[1][0] == '-') {

@@ -6,6 +6,7 @@
  */
 #include "cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -276,11 +277,37 @@ static bool is_result(const option *o)
     return false;
 }
 
+/* A file of results whose ending promises something else. NULL: it does not. */
+static const char *promised(const option *o, const char *path)
+{
+    static const struct {
+        const char *name, *others, *kind;
+    } kinds[] = {{"report", "pdf png jpg jpeg svg csv json xlsx md txt", "HTML: name it results.html"},
+                 {"json", "html csv xlsx pdf svg png npy", "JSON: name it results.json"},
+                 {"csv", "json html xlsx pdf svg png npy parquet", "CSV: name it results.csv"},
+                 {"trace", "html csv pdf svg png nsys-rep ncu-rep qdrep", "a timeline as JSON: name it trace.json.gz"}};
+    const char *end = strrchr(path, '.');
+    for (size_t i = 0; end && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (!strcmp(o->name, kinds[i].name) && has_word(kinds[i].others, end + 1, strlen(end + 1)))
+            return kinds[i].kind;
+    return NULL;
+}
+
 /* `--json kernels/gelu.qn`: the file to read stands where the file to write belongs. */
 bool ends_in_source(const char *path)
 {
     size_t length = strlen(path);
     return length > 3 && !strcmp(path + length - 3, ".qn");
+}
+
+/* `n = 5` in one word is n=5. */
+static void close_up(char *words)
+{
+    char *equals = strchr(words, '='), *name_end = equals, *from = equals + 1;
+    while (name_end > words && name_end[-1] == ' ') name_end--;
+    from += strspn(from, " ");
+    *name_end = '=';
+    memmove(name_end + 1, from, strlen(from) + 1);
 }
 
 bool options_parse(const command *c, int count, char **words, arguments *out)
@@ -323,6 +350,8 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
             return complain("--%s would write over %s: name the file of the results first, --%s results.%s", o->name,
                             value, o->name, o->name),
                    false;
+        const char *kind = value ? promised(o, value) : NULL;
+        if (kind) return complain("--%s %s would be %s", o->name, value, kind), false;
         if (o->kind == LIST && !strncmp(meaning_of(c, o).value, "NAME=", 5) && !strchr(value, '=')) {
             bool split = i + 1 < count && words[i + 1][0] != '-';
             return complain("--%s takes %s, not `%s`%s%s%s%s%s%s", o->name, meaning_of(c, o).value, value,
@@ -330,6 +359,9 @@ bool options_parse(const command *c, int count, char **words, arguments *out)
                             split ? "=" : "", split ? words[i + 1] : ""),
                    false;
         }
+        if (o->kind == LIST && value == words[i] && strchr(value, '=')) close_up(words[i]);
+        if (!strcmp(o->name, "device")) /* CUDA and Cpu are names too */
+            for (char *at = words[i] + (value - words[i]); *at; at++) *at = (char)tolower((unsigned char)*at);
         if (!store(o, value, out)) return false;
     }
     return true;

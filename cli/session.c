@@ -83,6 +83,24 @@ static bool use_schedules(qn_context *context, const char *path, int *exit_statu
     return good;
 }
 
+/* Settings of the environment that are not understood are not followed, which is said. */
+static void tell_environment(void)
+{
+    static const struct {
+        const char *name, *units, *meant;
+    } numbers[] = {{"QUERN_CACHE_LIMIT", "kKmMgG", "a size such as 512M or 2G"},
+                   {"QUERN_COMPILE_LIMIT", "", "a number of seconds, 0 for no limit"}};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        const char *words = getenv(numbers[i].name);
+        char *end;
+        if (!words || !*words) continue;
+        double number = strtod(words, &end);
+        if (end != words && *end && strchr(numbers[i].units, *end)) end++;
+        if (end == words || *end || !(number >= 0))
+            remark("%s=%s is not %s, and was not followed", numbers[i].name, words, numbers[i].meant);
+    }
+}
+
 qn_context *open_context(const arguments *given, int *exit_status)
 {
     qn_error error;
@@ -94,6 +112,7 @@ qn_context *open_context(const arguments *given, int *exit_status)
                                   .user = stderr,
                                   .keep_folder = given->keep,
                                   .verbose = given->verbose};
+    tell_environment();
     if (qn_context_open(&options, &context, &error) != QN_OK) {
         *exit_status = report_error(&error);
         return NULL;
@@ -167,6 +186,8 @@ qn_module *open_module(qn_context *context, const char *path, int *exit_status)
     qn_module *module = NULL;
     if (qn_module_load_file(context, path, &module, &error) != QN_OK) {
         *exit_status = report_error(&error);
+        const char *advice = error.status == QN_BAD_SOURCE ? file_advice(path) : NULL;
+        if (advice) remark("%s: %s", path, advice);
         return NULL;
     }
     return module;
@@ -258,6 +279,13 @@ const char *spell_kernel(const qn_module *module, const char *kernel, const argu
 int setting_name_length(const char *option, const char *words)
 {
     const char *equals = strchr(words, '=');
+    const char *comma = equals ? strchr(equals, ',') : NULL;
+    if (comma && strchr(comma, '=') && !strcmp(option, "set") && !strpbrk(equals, "({")) {
+        int length = (int)(comma - words);
+        complain("--set takes one NAME=VALUE, not `%s`: --set %.*s --set %s", words, length, words,
+                 comma + 1 + strspn(comma + 1, " "));
+        return -1;
+    }
     if (equals && equals != words && equals[1]) return (int)(equals - words);
     complain("--%s takes NAME=%s, not `%s`", option, strcmp(option, "set") ? "FILE" : "VALUE", words);
     return -1;

@@ -380,6 +380,20 @@ static void read_string(lexer *x, token *t)
     }
 }
 
+/* What other languages mean by a sign that Quern has not. */
+static const char *sign_advice(const char *text, size_t at)
+{
+    char before = at ? text[at - 1] : ' ', after = text[at] ? text[at + 1] : ' ';
+    bool opened = false; /* a quote that stands before it in the line */
+    for (size_t i = at; i > 0 && text[i - 1] != '\n'; i--) opened |= text[i - 1] == '\'';
+    if (text[at] == '\'' && !opened && (name_goes_on(before) || before == ')' || before == ']'))
+        return "write `transpose(x)`; a string is in double quotes";
+    if (text[at] == '\'') return "a string is in double quotes; infinity is `inf`";
+    if (text[at] == '.' && after && strchr("^*/+-=<>!", after))
+        return "operations are element by element as they are: `x * y`, `pow(x, 2)`; a matrix product is `x @ y`";
+    return "remove it, or put it in a comment or string";
+}
+
 /* A run of characters that begin nothing: one message for all of them. */
 static void read_unknown(lexer *x, token *t)
 {
@@ -401,10 +415,7 @@ static void read_unknown(lexer *x, token *t)
         diagnose(x->d, E101, at, "remove it, or put it in a comment", "unexpected control character 0x%02x",
                  (unsigned char)s[start]);
     else
-        diagnose(x->d, E101, at,
-                 s[start] == '\'' ? "a string is in double quotes; infinity is `inf`"
-                                  : "remove it, or put it in a comment or string",
-                 "unexpected character `%.*s`", (int)first, s + start);
+        diagnose(x->d, E101, at, sign_advice(s, start), "unexpected character `%.*s`", (int)first, s + start);
 }
 
 /* A member or method of an expression, `(a + b).sum`, or a line for a preprocessor: reported, and as if it were not

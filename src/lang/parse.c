@@ -107,6 +107,9 @@ static ast *parse_param(parser *p)
         }
         return parser_done(p, param);
     }
+    if (is_const && parser_is(p, "["))
+        parser_unexpected(p, "`=`, `,` or `)`",
+                          "an array that is read is `in float x[n]`, one that is written `out float y[n]`");
     if (!is_const && !param->is_tile) parse_axes_of(p, param);
     if (!param->is_tile && parser_accept(p, "=")) param->left = parse_expression(p);
     return parser_done(p, param);

@@ -82,6 +82,24 @@ static bool has_quotient(const parser *p)
     return word && *c && strchr(";)],}", *c);
 }
 
+/* What other languages mean by a sign where another one is expected. */
+static const struct {
+    const char *found, *expected, *advice;
+} signs[] = {
+    {"[", "an expression",
+     "there are no lists: tensors are arguments, `concat(a, b, axis = 0)`, axes a set, `axis = {0, 1}`"},
+    {"*", "an expression",
+     "there are no pointers: an element is `x[i]`, as in `atomic_add(y[i], v)`; an array goes by its name"},
+    {"&", "an expression",
+     "there are no pointers: an element is `x[i]`, as in `atomic_add(y[i], v)`; an array goes by its name"},
+    {"tile", "an expression", "a tensor several times along its axes is `repeat(x, 2, 1)`"},
+    {"<<", "`(`", "a launch counts programs, their threads are the compiler's: `launch (cdiv(n, BLOCK))`"},
+    {"<<", "a clause or `{`", "a launch counts programs, their threads are the compiler's: `launch (cdiv(n, BLOCK))`"},
+    {"[", "`(`", "it is in parentheses: `launch (cdiv(n, BLOCK))`, `if (x > 0) { ... }`"},
+    {":", "`=`", "the type comes first: `float v = ...;`; of tensors `let v = ...;` has none"},
+    {"->", "`{`", "the type of the result comes first: `float name(float x) { return ...; }`"},
+};
+
 void parser_unexpected(parser *p, const char *expected, const char *advice)
 {
     place at = p->now.at;
@@ -98,14 +116,8 @@ void parser_unexpected(parser *p, const char *expected, const char *advice)
     if (!habit && !missing && p->before && (!strcmp(expected, "`;`") || !strcmp(expected, "`=`")))
         habit = habit_advice(p->before); /* `not x`, `try {`, `let mut y` */
     if (!habit && !advice && parser_is(p, "if") && expected[0] == '`') advice = "a choice is `condition ? a : b`";
-    if (!habit && !advice && parser_is(p, "[") && !strcmp(expected, "an expression"))
-        advice = "there are no lists: tensors are arguments, `concat(a, b, axis = 0)`, axes a set, `axis = {0, 1}`";
-    if (!habit && !advice && (parser_is(p, "*") || parser_is(p, "&")) && !strcmp(expected, "an expression"))
-        advice = "there are no pointers: an element is `x[i]`, as in `atomic_add(y[i], v)`; an array goes by its name";
-    if (!habit && !advice && parser_is(p, "<<") && !strcmp(expected, "`(`"))
-        advice = "a launch counts programs, their threads are the compiler's: `launch (cdiv(n, BLOCK))`";
-    if (!habit && !advice && parser_is(p, "tile") && !strcmp(expected, "an expression"))
-        advice = "a tensor several times along its axes is `repeat(x, 2, 1)`";
+    for (int i = 0; i < COUNT(signs) && !habit; i++)
+        if (!strcmp(expected, signs[i].expected) && parser_is(p, signs[i].found)) habit = signs[i].advice;
     parser_error(p, E104, at, habit ? habit : advice, "expected %s, found %s", expected, token_describe(p, &p->now));
     if (missing && expected[1] == ';') p->panic = false; /* as if it were there: the next line is a statement */
 }

@@ -15,7 +15,7 @@ try() {
     code=$?
     holds "$call: exit $code, not $wanted: $(cat out err)" [ "$code" = "$wanted" ]
 }
-says() { holds "$call: std$1 lacks: $2: $(cat "$1")" grep -qF -- "$2" "$1"; }
+says() { holds "$call: $1 lacks: $2: $(cat "$1")" grep -qF -- "$2" "$1"; }
 cat >file.qn <<'QN'
 kernel copy(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B))
 {
@@ -24,6 +24,7 @@ kernel copy(in float x[n], out float y[n], const int B = 64)  launch (cdiv(n, B)
 kernel same(in T x[n][m], out T y[n][m])  launch (n) { y[program(0)][:] = x[program(0)][:]; }
 tensor twice(i64 x[n]) { return 2 * x; }
 kernel next(in i32 x[n], out i32 y[n])  launch (1) { y[:] = x[:] + 1; }
+bench copies (n = 1000) { copy }
 QN
 
 # Commands and options of others.
@@ -50,6 +51,100 @@ run file.qn copy --dtype half|a generic type is set by its name: --set T=bf16
 bench file.qn --repeat 9|--seconds bounds it
 run file.q copy|cannot open file.q: No such file or directory; did you mean file.qn?
 show fiel.qn copy|did you mean file.qn?
+run file.qn copy --set n=5,B=8|--set takes one NAME=VALUE, not `n=5,B=8`: --set n=5 --set B=8
+run file.qn copy --set n=1k|a thousand is 1000 or 1 << 10
+run file.qn copy --set n=1_000|write the digits without `_`
+run file.qn copy --set n=4 --out y=y.pt|--out writes .npy files, and text as .csv, .tsv or .txt, not .pt: --out y=y.npy
+bench file.qn copy|has no bench `copy`; the kernel is timed in the bench `copies`
+bench file.qn --report a.pdf|--report a.pdf would be HTML: name it results.html
+bench file.qn --json a.csv|--json a.csv would be JSON: name it results.json
+bench file.qn --csv a.xlsx|--csv a.xlsx would be CSV: name it results.csv
+show file.qn copy --stage assembly|`asm` is that of a processor, `sass` of a GPU
+show file.qn copy --stage llvm|there is no LLVM in between
+show file.qn copy --stage ttir|`tile` is the IR of a kernel
+devices cpu|`cpu` needs an option before it: --device cpu
+cache rm|`quern cache clear` is that
+cache du|`quern cache list` is that
+-h nothing|there is no command `nothing`
+predict nothere|there is no checkpoint in nothere
+END
+holds "nothing is written where nothing is predicted" [ ! -s out ]
+echo "import torch" >model.py
+try 1 run model.py
+says err "from Python, \`import quern\`"
+try 0 --help run
+says out "usage: quern run"
+try 0 run file.qn copy --set "n = 5" --device CPU
+says out "y: f32[5]"
+try 0 check file.qn copy --device=Cpu
+says out "cases on ref, cpu"
+try 0 show file.qn copy --stage cuda --arch sm90 --set n=64
+export QUERN_CACHE_LIMIT=lots QUERN_COMPILE_LIMIT=5s
+try 0 run file.qn copy --set n=4
+says err "QUERN_CACHE_LIMIT=lots is not a size such as 512M or 2G, and was not followed"
+says err "QUERN_COMPILE_LIMIT=5s is not a number of seconds, 0 for no limit, and was not followed"
+unset QUERN_CACHE_LIMIT QUERN_COMPILE_LIMIT
+try 0 profile file.qn twice --set n=100
+holds "nothing is compiled while a function is profiled: $(cat out)" sh -c "! grep -q 'compile kernels' out"
+
+# Programs as users of PyTorch, Triton, CUDA, NumPy, JAX, C, OpenCL, Julia, Halide, Rust and Metal would begin them: one look at
+# the message says what to write, and where.
+while IFS='~' read -r program advice; do
+    printf '%s\n' "$program" >foreign.qn
+    try 1 check foreign.qn --no-emu
+    cat out err >both
+    says both "$advice"
+    holds "a caret for: $program" grep -qE '^ *\^~*$' both
+done <<'END'
+def softmax(x): return x.exp()~a kernel is `kernel name(
+tensor f(float x[n][m]) { return x.softmax(dim=-1); }~functions are called by name: `softmax(x, ...)`
+tensor f(float x[n][m]) { return torch.softmax(x, -1); }~write `softmax(...)`
+tensor f(float x[n][m]) { return x.view(n * m); }~write `reshape(x, a, b)`
+tensor f(float x[n][m]) { return x[:, 0]; }~one bracket for each axis
+tensor f(float x[n][m]) { return F.relu(x); }~write `relu(...)`
+tensor f(Tensor x) { return x * 2; }~a tensor is its element type and its extents
+tensor f(float x[n]) { if x > 0: return x }~a condition is in parentheses
+@triton.jit~there are no decorators
+kernel f(in float x[n], out float y[n], constexpr int B = 64) launch (n) { }~write `const int N = 4;`
+kernel f(in float x[n], out float y[n]) launch (n) { tile float v = load(x); }~read a slice
+kernel f(in float x[n], out float y[n]) launch [n] { }~it is in parentheses: `launch (cdiv(n, BLOCK))`
+__global__ void f(float *x) { }~CUDA as it is goes into
+kernel f(float *x, int n) launch (n) { }~there are no pointers
+kernel f(in float x[n], out float y[n]) <<<n, 256>>> { }~a launch counts programs
+kernel f(in float x[n], out float y[n]) launch (n) { __shared__ float s[256]; }~a block of elements is a tile
+kernel f(const float x[n], float y[n]) launch (n) { }~an array that is read is `in float x[n]`
+kernel f(in float x[n], out float y[n]) launch (n) { __syncthreads(); }~a tile has no threads to wait for
+kernel f(in float x[n], out float y[1]) launch (n) { atomicAdd(&y[0], x[0]); }~as in `atomic_add(y[i], v)`
+tensor f(float x[n][m]) { return np.sum(x, axis=1); }~write `sum(...)`
+tensor f(float x[n][m]) { return x.T; }~write `transpose(x)`
+tensor f(float x[n][m], float y[m]) { return x + y; }~add an axis with `[]`
+tensor f(float x[n]) { return x[::2]; }~every second of n elements is
+tensor f(float x[n]) { return x[x > 0]; }~shapes do not depend on values
+tensor f(float x[n]) { return x[1:]; }~a slice is `[start : length]`
+tensor f(float x[n]) { return jnp.where(x > 0, x, 0); }~write `where(...)`
+tensor f(float x[n]) { return jax.grad(f)(x); }~write `grad(...)`
+tensor f(float x[n]) { return lambda y: y * 2; }~declare a function
+tensor f(float x[n]) { return x.at[0].set(1); }~`where(arange(n) == k, v, x)` gives the array with another element
+void f(float *x, int n) { for (int i = 0; i < n; i++) x[i] = 1; }~there are no pointers
+#include <math.h>~there is no preprocessor
+kernel f(in float x[n], out float y[n]) launch (1) { printf("%d", n); }~write `print("m = {}", m);`
+kernel f(in float x[n], out float y[n]) launch (1) { return 0; }~results go to `out` arrays
+struct point { float x; };~there are no structures
+__kernel void f(__global float *x) { }~a kernel is `kernel name(
+kernel f(in float x[n], out float y[n]) launch (n) { int i = get_global_id(0); }~its number is `program(0)`
+kernel f(in float4 x[n], out float4 y[n]) launch (n) { }~there are no vector types
+function f(x) return x end~a function of tensors is
+tensor f(float x[n]) { return x .^ 2; }~operations are element by element as they are
+kernel f(in float x[n], out float y[n]) launch (n) { y[end] = 1; }~the last element of `float x[n]` is `x[n - 1]`
+Func blur; Var x, y;~how it is run is the compiler's business
+kernel f(in float x[n], out float y[n]) launch (n) { y.vectorize(8); }~a slice is read in the widest pieces there are
+kernel f(in float x[n], out float y[n]) launch (n) { let v: float = x[0]; }~the type comes first
+fn f(x: f32) { x + 1.0 }~a function of tensors is
+kernel f(device const float *x) launch (n) { }~there are no spaces of memory
+kernel f(in float x[n], out float y[n]) launch (n) { auto v = x[0]; }~name the type
+tensor f(float x[n][m]) { return x' * x; }~write `transpose(x)`
+tensor f(float x[n][m]) { return layernorm(x); }~did you mean `layer_norm`?
+tensor f(float x[n]) { return not (x > 0); }~write `!`
 END
 
 # Arrays as text, in and out.

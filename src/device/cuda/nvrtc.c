@@ -113,8 +113,8 @@ bool nvrtc_knows(const nvrtc *n, int arch)
 
 bool arch_from_words(const char *words, int *arch)
 {
-    if (!strncmp(words, "sm_", 3))
-        words += 3;
+    if (!strncmp(words, "sm", 2))
+        words += 2 + (words[2] == '_');
     else if (!strncmp(words, "compute_", 8))
         words += 8;
     int number = 0, digits = 0;

@@ -236,6 +236,10 @@ static qn_status find_blocks(bench *b, const char *path, qn_error *error)
                          "%s has no bench block; add one, such as `bench NAME (n = 1 << 20) { a_kernel, another }`",
                          path);
     if (!b->options->bench) return QN_OK;
+    const ast *has = bench_of(file, b->options->bench);
+    if (has)
+        return error_set(error, QN_BAD_CALL, "%s has no bench `%s`; the kernel is timed in the bench `%s`", path,
+                         b->options->bench, has->name);
     const char *near = suggest_name(b->options->bench, names, count);
     return error_set(error, QN_BAD_CALL, "%s has no bench `%s`; %s `%s`%s", path, b->options->bench,
                      near ? "did you mean" : "the first is", near ? near : names[0], near ? "?" : "");

@@ -240,6 +240,16 @@ qn_status qn_call_set_function(qn_call *call, const char *name, const char *func
     return set(call, (binding){.name = known, .kind = BIND_FUNCTION, .function = copy});
 }
 
+/* What to write instead of words that are no number. */
+static const char *number_advice(const char *words)
+{
+    size_t digits = strspn(words, "0123456789.");
+    if (digits && words[digits] == '_') return "write the digits without `_`";
+    if (digits && words[digits] && strchr("kKmMgG", words[digits]))
+        return "a thousand is 1000 or 1 << 10, a million 1e6 or 1 << 20";
+    return "write a number or an expression of numbers, such as 1 << 20";
+}
+
 /* Reads `words` as a constant expression over what is set so far. */
 static qn_status evaluate(qn_call *call, const char *name, const char *words, binding *out, qn_error *error)
 {
@@ -257,8 +267,7 @@ static qn_status evaluate(qn_call *call, const char *name, const char *words, bi
         status = entry_error(call->kernel, QN_BAD_CALL, E505, nowhere, "set that name first, or write a number", error,
                              "`%s = %s` needs `%s`, which is not set", name, words, unbound);
     else if (!good)
-        status = entry_error(call->kernel, QN_BAD_CALL, E505, nowhere,
-                             "write a number or an expression of numbers, such as 1 << 20", error,
+        status = entry_error(call->kernel, QN_BAD_CALL, E505, nowhere, number_advice(words), error,
                              "`%s` of `%s` is not a number%s%s", words, name, d.count ? ": " : "",
                              d.count ? d.items[0].message : "");
     arena_free(memory);

@@ -13,6 +13,7 @@
 #include <quern/device.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
@@ -212,7 +213,7 @@ const char *qn_device_best(const qn_context *context)
 static bool same_name(const char *name, const char *asked)
 {
     size_t length = strlen(name);
-    return !strcmp(name, asked) || (!strncmp(name, asked, length) && !strcmp(asked + length, ":0"));
+    return !strcasecmp(name, asked) || (!strncasecmp(name, asked, length) && !strcmp(asked + length, ":0"));
 }
 
 static int find_slot(const qn_context *context, int count, const char *device)
@@ -225,7 +226,7 @@ static int find_slot(const qn_context *context, int count, const char *device)
 qn_status context_slot(const qn_context *context, const char *device, int *slot, qn_error *error)
 {
     if (!device) device = qn_device_best(context);
-    if (same_name(device, "gpu")) device = "cuda"; /* as other libraries call it */
+    if (same_name("gpu", device)) device = "cuda"; /* as other libraries call it */
     int found = find_slot(context, context->slot_count, device);
     if (found < 0) { /* a second GPU is known only once it was asked for */
         int count = context_slots((qn_context *)context);

@@ -362,10 +362,12 @@ qn_status qn_check_file(qn_context *context, const char *path, const qn_check_op
     HEAP_ENTER(error);
     const qn_check_options defaults = {0};
     if (!context || !path || !write) return error_set(error, QN_BAD_CALL, "qn_check_file: an argument is NULL");
-    checker c = {.context = context, .options = options ? options : &defaults, .write = write, .user = user};
+    qn_check_options own = options ? *options : defaults;
+    checker c = {.context = context, .options = &own, .write = write, .user = user};
     QN_TRY(context_slot(context, "ref", &c.ref_slot, error));
     int slot;
-    if (c.options->device) QN_TRY(context_slot(context, c.options->device, &slot, error));
+    if (own.device) QN_TRY(context_slot(context, own.device, &slot, error));
+    if (own.device) own.device = context->slots[slot].name; /* `gpu` and `CUDA` are cuda */
     QN_TRY(qn_module_load_file(context, path, &c.module, error));
     set_checked(context, true);
     kernel_entry *only = c.options->kernel ? module_find(c.module, c.options->kernel, error) : NULL;
