@@ -200,8 +200,9 @@ static int profile_call(qn_context *context, qn_call *call, const arguments *giv
     qn_status sampled = given->stalls ? qn_call_sample(call, device, &samples, &unsampled) : QN_OK;
     if (given->stalls && sampled == QN_OK && given->report) keep_stalls(&samples, &kept);
     qn_status counted = counts ? count_here(context, call, device, given, &counting, &kept, &uncounted) : QN_OK;
-    /* A tensor function is recorded when it runs again as it did, which is not what the runs after that cost. */
-    if (!given->schedule && qn_call_run(call, device, &error) != QN_OK) {
+    /* A tensor function is recorded when it runs again as it did, which is not what the runs after that cost; but what memory
+     * it takes is taken then. */
+    if (!given->schedule && !given->memory && qn_call_run(call, device, &error) != QN_OK) {
         qn_counting_free(counting);
         profile_remove_kept(&kept);
         return report_error(&error);

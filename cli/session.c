@@ -92,12 +92,11 @@ static void tell_environment(void)
                    {"QUERN_COMPILE_LIMIT", "", "a number of seconds, 0 for no limit"}};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         const char *words = getenv(numbers[i].name);
-        char *end;
         if (!words || !*words) continue;
-        double number = strtod(words, &end);
-        if (end != words && *end && strchr(numbers[i].units, *end)) end++;
-        if (end == words || *end || !(number >= 0))
-            remark("%s=%s is not %s, and was not followed", numbers[i].name, words, numbers[i].meant);
+        const char *end = words + strspn(words, "0123456789.");
+        bool known = end != words;
+        if (*end && strchr(numbers[i].units, *end)) end++;
+        if (!known || *end) remark("%s=%s is not %s, and was not followed", numbers[i].name, words, numbers[i].meant);
     }
 }
 

@@ -302,6 +302,7 @@ qn_status function_submit(qn_call *call, int slot, device_stream *stream, qn_err
 qn_status function_scratch(qn_call *call, int slot, int64_t *size_bytes, qn_error *error);
 void function_run_free(qn_call *call);
 double function_flops(const qn_call *call); /* of its last run; NAN if nobody knows */
+int function_kernels(const qn_call *call);  /* of its last run; 0: it has not run */
 
 /* extent_use.c */
 enum {

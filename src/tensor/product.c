@@ -168,11 +168,16 @@ qn_tensor qn_linear(qn_tensor x, qn_tensor weight, qn_tensor bias)
     if (!tape) return tape_failed();
     graph *g = tape->graph;
     const shape *w = tensor_shape(g, n[1]), *s = tensor_shape(g, n[0]);
-    if (w->rank != 2 || !s->rank || s->extents[s->rank - 1] != w->extents[0] ||
-        (has_bias && (tensor_shape(g, n[2])->rank != 1 || tensor_shape(g, n[2])->extents[0] != w->extents[1])))
-        return graph_fail(g, "linear", "x %s, weight %s%s%s: they should be [..][in], [in][out] and [out]",
+    const shape *b = has_bias ? tensor_shape(g, n[2]) : NULL;
+    bool matrix = w->rank == 2 && s->rank && (!b || b->rank == 1);
+    bool fits = matrix && s->extents[s->rank - 1] == w->extents[0] && (!b || b->extents[0] == w->extents[1]);
+    bool turned = matrix && s->extents[s->rank - 1] == w->extents[1] && (!b || b->extents[0] == w->extents[0]);
+    if (!fits)
+        return graph_fail(g, "linear", "x %s, weight %s%s%s: they should be [..][in], [in][out] and [out]%s",
                           tensor_words(g, n[0]), tensor_words(g, n[1]), has_bias ? ", bias " : "",
-                          has_bias ? tensor_words(g, n[2]) : ""),
+                          has_bias ? tensor_words(g, n[2]) : "",
+                          turned ? "; a weight [out][in] goes with `transposed = true`, in C through qn_transpose"
+                                 : ""),
                tape_failed();
     node y = tensor_matmul(g, n[0], n[1], tape->products);
     return tape_handle(tape, has_bias ? tensor_binary(g, OP_ADD, y, n[2]) : y);

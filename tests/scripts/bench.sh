@@ -269,6 +269,27 @@ unset QUERN_GPU_LOCK
 holds "a bench that did not wait for its turn" [ -e "$work/other" ]
 wait
 
+# A tensor function is recorded at its second launch: that is over before it is timed, on every copy of the arrays. Here on the
+# driver that runs CUDA text in emu: however long it is timed, as many plans are made.
+cat >"$work/step.qn" <<'QN'
+tensor loss(float x[B][D], float w[D][D]) { return mse_loss(gelu(x @ w), x); }
+tensor step(float x[B][D], float w[D][D]) { return w - 0.01 * grad(loss, w)(x, w); }
+bench step (B = 4, D = 4) tolerance (1e-3, 1e-4) { step }
+QN
+if [ -d "$build/tests/fake" ]; then
+    for seconds in 0.01 0.3; do
+        QUERN_CUDA_PATH="$build/tests/fake" QUERN_LOG=graph "$quern" bench "$work/step.qn" --device cuda --seconds $seconds 2>&1 |
+            grep -c '^graph: plan' >"$work/plans_$seconds"
+    done
+    holds "a function is recorded before it is timed: $(cat "$work"/plans_*)" cmp "$work/plans_0.01" "$work/plans_0.3"
+    # One of many kernels has fewer calls ready: 64 of these would be more launches than a device keeps.
+    cat >"$work/many.qn" <<'QN'
+tensor many(float x[N]) { let y = x; for (int i = 0; i < 24; i++) y = relu(y - 0.5) + x; return y; }
+bench many (N = 64) { eager many }
+QN
+    holds "a bench of many kernels" env QUERN_CUDA_PATH="$build/tests/fake" "$quern" bench "$work/many.qn" --device cuda --seconds 0.01
+fi
+
 # peers: without any of them the table has Quern alone
 holds "peers" python3 bench/peers/run.py --quern "$quern" --only nothing
 holds "peers explain themselves" python3 bench/peers/run.py --help

@@ -243,7 +243,8 @@ TEST(layers)
     WRONG(qn_outer(m, v), "outer (HERE): [2, 3] and [4]: both must be vectors");
     WRONG(qn_cdist(m, v), "cdist (HERE): [2, 3] and [4]: they should be [..][M][D] and [..][N][D]");
     WRONG(qn_linear(m, m, QN_NONE),
-          "linear (HERE): x [2, 3], weight [2, 3]: they should be [..][in], [in][out] and [out]");
+          "linear (HERE): x [2, 3], weight [2, 3]: they should be [..][in], [in][out] and [out]; a weight [out][in] goes "
+          "with `transposed = true`, in C through qn_transpose");
     WRONG(qn_linear(v, qn_zeros(tape, QN_F32, QN_SHAPE(4, 2)), v),
           "linear (HERE): x [4], weight [4, 2], bias [4]: they should be [..][in], [in][out] and [out]");
     WRONG(qn_softmax(m, 2), "softmax (HERE): axis 2 is not one of a tensor of shape [2, 3]");

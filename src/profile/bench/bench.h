@@ -25,7 +25,8 @@ typedef struct bench_variant {
     variant_status status;
     const char *message;             /* why it is not ok; "" */
     qn_call *call;                   /* at the point's own size */
-    qn_call **turns;                 /* on a device with memory of its own: one call for each copy of the arrays */
+    qn_call **turns;                 /* on a device with memory of its own: one call for each copy of the arrays, */
+    int turn_count;                  /* or for fewer of them: a function of many kernels */
     double max_error;                /* NAN: nothing was compared */
     double bytes, read_share, flops; /* of one launch; flops NAN if unknown */
     race_arm arm;                    /* kernel times */

@@ -365,17 +365,29 @@ qn_status function_scratch(qn_call *call, int slot, int64_t *size_bytes, qn_erro
     return QN_OK;
 }
 
-double function_flops(const qn_call *call)
+static const plan *latest_plan(const qn_call *call)
 {
     const realizer *r = call->run && call->run->tape ? call->run->tape->realizer : NULL;
     const plan *latest = NULL;
     for (int i = 0; r && i < r->table_size; i++)
         for (const plan *p = r->table[i]; p; p = p->next)
             if (!latest || p->last_used > latest->last_used) latest = p;
+    return latest;
+}
+
+double function_flops(const qn_call *call)
+{
+    const plan *latest = latest_plan(call);
     double flops = 0;
     for (int i = 0; latest && i < latest->fused->kernel_count; i++) {
         if (!latest->fused->kernels[i].kernel) return NAN; /* a kernel of the file */
         flops += (double)latest->fused->kernels[i].flops;
     }
     return latest ? flops : NAN;
+}
+
+int function_kernels(const qn_call *call)
+{
+    const plan *latest = latest_plan(call);
+    return latest ? latest->kernel_count : 0;
 }
