@@ -27,7 +27,7 @@ trace *trace_new(arena *memory, const graph *g, const bool *in_memory, const fus
     t->term_capacity = 32;
     t->terms = ARENA_ARRAY(memory, term, t->term_capacity);
     t->term_count = 1;
-    t->term_index.memory = t->visit_index.memory = memory;
+    t->term_index.memory = t->visit_index.memory = t->map_index.memory = memory;
     t->cut_axis = -1;
     return t;
 }
@@ -54,15 +54,19 @@ int trace_fail(trace *t, const char *why)
 }
 
 static uint64_t mix(uint64_t hash, uint64_t word);
+static uint64_t mix_affine(uint64_t hash, const affine *a);
 
-/* The one copy of a map. Few differ in a kernel. */
+/* The one copy of a map. */
 static const index_map *map_intern(trace *t, const index_map *m)
 {
-    for (int i = t->map_count - 1; i >= 0; i--)
+    uint64_t hash = (uint64_t)m->rank;
+    for (int k = 0; k < m->rank; k++) hash = mix_affine(hash, &m->axes[k]);
+    for (int at = 0, i; (i = hash_index_next(&t->map_index, hash, &at)) >= 0;)
         if (t->maps[i] == m || index_map_same(t->maps[i], m)) return t->maps[i];
     index_map *copy = ARENA_NEW(t->memory, index_map);
     copy->rank = m->rank;
     memcpy(copy->axes, m->axes, sizeof(affine) * (size_t)m->rank);
+    hash_index_add(&t->map_index, hash, t->map_count);
     ARENA_PUSH(t->memory, t->maps, t->map_count, t->map_capacity, copy);
     return copy;
 }

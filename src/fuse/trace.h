@@ -69,6 +69,7 @@ typedef struct trace {
     hash_index term_index;  /* of terms */
     const index_map **maps; /* each map once */
     int map_count, map_capacity;
+    hash_index map_index;
     struct trace_visit *visits; /* what a node at a map became */
     int visit_count, visit_capacity;
     hash_index visit_index;
