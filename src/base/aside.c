@@ -37,6 +37,23 @@ static void forget(file_aside *f)
     heap_free(f);
 }
 
+/* Where a link leads whose file is not there yet; what is no link stays what it is. An errno, 0: good. */
+static int follow(const char *path, char target[PATH_MAX])
+{
+    char next[PATH_MAX], folder[PATH_MAX];
+    if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX) return ENAMETOOLONG;
+    for (int links = 0; links < 40; links++) {
+        ssize_t length = readlink(target, next, sizeof(next) - 1);
+        if (length < 0) return 0;
+        next[length] = 0;
+        snprintf(folder, sizeof(folder), "%s", target);
+        int wrote = *next == '/' ? snprintf(target, PATH_MAX, "%s", next)
+                                 : snprintf(target, PATH_MAX, "%s/%s", dirname(folder), next);
+        if (wrote >= PATH_MAX) return ENAMETOOLONG;
+    }
+    return ELOOP;
+}
+
 qn_status file_begin(const char *path, file_aside **out, qn_error *error)
 {
     char target[PATH_MAX];
@@ -45,13 +62,15 @@ qn_status file_begin(const char *path, file_aside **out, qn_error *error)
     bool there = stat(path, &about) == 0, plain = !there || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode);
     file_aside *f = heap_new(sizeof(*f));
     f->name = heap_copy_text(path);
-    f->path = heap_copy_text(there && plain && realpath(path, target) ? target : path);
+    int reason = there ? 0 : follow(path, target);
+    bool led = there ? plain && realpath(path, target) : !reason;
+    f->path = heap_copy_text(led ? target : path);
     if (plain) {
         size_t room = strlen(f->path) + 64;
         f->aside = heap_new(room);
         snprintf(f->aside, room, "%s.%d.%llu.part", f->path, (int)getpid(), number_unique());
     }
-    int reason = there && S_ISDIR(about.st_mode) ? EISDIR : 0;
+    if (there && S_ISDIR(about.st_mode)) reason = EISDIR;
     if (there && plain && !reason && access(path, W_OK)) reason = errno; /* a new one would not ask for its rights */
     f->file = reason  ? -1
               : plain ? open(f->aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)

@@ -180,6 +180,12 @@ holds "outputs are written" sh -c '"$0" profile k.qn k --set n=3 --device cpu --
 for name in trace.json table.csv check.json devices.json array.npy; do
     holds "... $name through its link" test -L "$name" -a "$(stat -c '%a' "outputs/$name")" = 640 -a "$(head -c 4 "outputs/$name")" != old
 done
+ln -s outputs/new.json new.json # to a file that is not there yet
+ln -s round.json round.json
+holds "an output through a link to nothing" "$quern" devices --device ref --json new.json
+holds "... makes what it leads to" test -L new.json -a -s outputs/new.json
+holds "a link to itself is refused" not sh -c '"$0" devices --device ref --json round.json >out 2>err' "$quern"
+holds "... by its name: $(cat err)" grep -q 'cannot write round.json: Too many levels of symbolic links' err
 if [ -w /dev/full ]; then
     for command in "run k.qn k --set n=3 --device ref --out y=full.csv" "check k.qn --no-emu --json full.json" "devices --device ref --json full.json"; do
         ln -sf /dev/full full.csv
