@@ -164,6 +164,7 @@ static bool read_value(reader *r, json_node *out, int depth)
     char *end;
     out->kind = JSON_NUMBER;
     out->number = number_parse(r->at, &end);
+    if (!isfinite(out->number)) return fail(r, "a number beyond what a double holds");
     r->at = end;
     return true;
 }

@@ -368,6 +368,7 @@ bool tile_reshape_only_units(const tile_type *from, const tile_type *to); /* the
 void tile_replace_many(tile_kernel *k, const value *to);
 /* Calls visit for each op, outer before inner, in order. */
 typedef void tile_visit(tile_kernel *k, tile_block *b, tile_op *op, void *context);
+bool tile_op_is_of_head(const tile_op *op); /* may the host run it while it prepares a launch? */
 void tile_walk(tile_kernel *k, tile_block *b, tile_visit *visit, void *context);
 /* The file that a line of an op is of (the kernel's name where there is none), and the line in it. */
 const char *tile_place(const tile_kernel *k, int *line);

@@ -180,13 +180,18 @@ static bool check_operands(verifier *v, const tile_op *op)
     return true;
 }
 
+bool tile_op_is_of_head(const tile_op *op)
+{
+    const op_info *info = &ops[op->code];
+    bool host = info->class == CLASS_HEAD || op->code == OP_ASSUME || op->code == OP_IF || op->code == OP_YIELD;
+    return op->code != OP_PROGRAM && op->code != OP_PROGRAMS && (host || info->pure);
+}
+
 static bool check_place(verifier *v, const tile_op *op)
 {
     const op_info *info = &ops[op->code];
     if (v->in_head) {
-        bool host = info->class == CLASS_HEAD || op->code == OP_ASSUME || op->code == OP_IF || op->code == OP_YIELD;
-        if (op->code == OP_PROGRAM || op->code == OP_PROGRAMS || (!host && !info->pure))
-            return verify_fail(v, "%s in the head", info->text);
+        if (!tile_op_is_of_head(op)) return verify_fail(v, "%s in the head", info->text);
     } else if (info->class == CLASS_HEAD) {
         return verify_fail(v, "%s outside the head", info->text);
     }

@@ -123,6 +123,7 @@ typedef struct walk {
     tile_block *block;
     place at;
     bool in_head, in_index;
+    bool refused; /* something in the head was */
     /* names */
     symbol *symbols;
     int symbol_count, symbol_capacity;

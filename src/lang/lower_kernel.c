@@ -327,6 +327,23 @@ static void place_op(tile_kernel *k, tile_block *block, tile_op *op, void *conte
     (void)block;
 }
 
+/* What the source asks of the host while it prepares a launch, and the host cannot do: told once, at its first op. */
+static void refuse_in_head(tile_kernel *k, tile_block *block, tile_op *op, void *context)
+{
+    walk *w = context;
+    place at = {.line = op->line, .column = op->column};
+    (void)block;
+    if (w->refused || tile_op_is_of_head(op)) return;
+    w->refused = true;
+    if (op->code == OP_LOAD)
+        diagnose(w->d, E212, at, "give the number itself: a parameter such as `int count`",
+                 "`%s` is not read when a launch is prepared", k->params[op->attr.access.array].name);
+    else
+        diagnose(w->d, E212, at, "compute it before, and give it as a parameter such as `int count`",
+                 "%s does not run when a launch is prepared",
+                 op->code == OP_FOR || op->code == OP_WHILE ? "a loop" : "this");
+}
+
 bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constants, arena *memory, diagnostics *d,
                 tile_kernel **out)
 {
@@ -350,6 +367,7 @@ bool lang_lower(const ast_file *file, const ast *kernel, const bindings *constan
         lower_raw(w);
     else
         lower_phases(w);
+    tile_walk(w->k, w->k->head, refuse_in_head, w);
     if (d->errors > errors) return false;
     for (int i = 0; file->source_count && i < w->k->phase_count; i++) tile_walk(w->k, w->k->phases[i], place_op, w);
     qn_error error = {0};

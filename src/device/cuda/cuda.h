@@ -32,7 +32,7 @@ struct device_stream {
     void *handle;
     bool owned, capturing;
     _Atomic int64_t pending;         /* launches since the last wait */
-    const char *recent[CUDA_RECENT]; /* names of the last kernels, [pending % CUDA_RECENT] the next */
+    _Atomic(const char *) recent[CUDA_RECENT]; /* names of the last kernels, [pending % CUDA_RECENT] the next */
 };
 
 typedef struct cuda_block { /* of the allocator */
