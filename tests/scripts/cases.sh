@@ -45,8 +45,12 @@ agrees seven_axes.qn f --set A=3 --set B=2 --set C=4
 try 0 run pool.qn mp --set N=2 --set C=64 --set H=29 --set W=34 --no-cache --time
 holds "compiling is told apart: $(tail -1 "$work/out")" awk '/^compile/ { good = $2 > 5 } /agreement/ { exit 1 } END { exit !good }' "$work/out"
 # The interpreter says that it is what takes so long; it is ended here.
-timeout $((QUERN_SLOW ? 20 : 2)) "$quern" run long_loop.qn long_loop --set n=2000000000 --device ref >"$work/out" 2>"$work/err"
-says err '^quern: ref interprets element by element'
+if [ "${QUERN_SLOW:-1}" -ge 32 ]; then # the thread sanitizer's share (tools/test-sanitized)
+    echo "note: skipped what a long run on ref says: the thread sanitizer keeps signals until a call that it knows"
+else
+    timeout $((QUERN_SLOW ? 20 : 2)) "$quern" run long_loop.qn long_loop --set n=2000000000 --device ref >"$work/out" 2>"$work/err"
+    says err '^quern: ref interprets element by element'
+fi
 try 0 run deep_chain.qn t --set n=4
 says out '^result0: f32\[4\]  min 1616'
 agrees shift_scalars.qn k --set n=70
