@@ -259,16 +259,6 @@ for name in counts steps rest above; do bench 0 "$work/bins.qn" $name --device c
 bench 1 "$work/bins.qn" off --device cpu
 says out '(`bins` on ref, rounded to its own types; tolerance 0: integers must be equal)'
 
-# benches that share a GPU: this one times when the other has ended
-(flock 9; sleep 2; echo ended >"$work/other") 9>"$work/turn" &
-sleep 0.3
-QUERN_GPU_LOCK=$work/turn
-export QUERN_GPU_LOCK
-bench 0 "$work/bins.qn" counts --device emu --set n=64
-unset QUERN_GPU_LOCK
-holds "a bench that did not wait for its turn" [ -e "$work/other" ]
-wait
-
 # A tensor function is recorded at its second launch: that is over before it is timed, on every copy of the arrays. Here on the
 # driver that runs CUDA text in emu: however long it is timed, as many plans are made.
 cat >"$work/step.qn" <<'QN'
@@ -288,6 +278,15 @@ tensor many(float x[N]) { let y = x; for (int i = 0; i < 24; i++) y = relu(y - 0
 bench many (N = 64) { eager many }
 QN
     holds "a bench of many kernels" env QUERN_CUDA_PATH="$build/tests/fake" "$quern" bench "$work/many.qn" --device cuda --seconds 0.01
+    # Benches that share a GPU: this one times when the other has ended.
+    (flock 9; echo held >"$work/held"; while [ ! -e "$work/go" ]; do sleep 0.1; done) 9>"$work/turn" &
+    while [ ! -e "$work/held" ]; do sleep 0.1; done
+    (QUERN_GPU_LOCK=$work/turn QUERN_CUDA_PATH="$build/tests/fake" "$quern" bench "$work/many.qn" --device cuda --seconds 0.01 >"$work/waited" 2>&1; echo $? >"$work/ended") &
+    sleep 4
+    holds "a bench that did not wait for its turn: $(cat "$work/waited")" [ ! -e "$work/ended" ]
+    : >"$work/go"
+    wait
+    holds "a bench after its turn has come: $(cat "$work/waited")" grep -qx 0 "$work/ended"
 fi
 
 # peers: without any of them the table has Quern alone
