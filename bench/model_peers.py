@@ -14,8 +14,6 @@ Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-comp
   --lock FILE several of these may compile at once: one of them at a time is timed (other programs join with `flock FILE`); else QUERN_GPU_LOCK
 Needs PyTorch.
 """
-import contextlib
-import fcntl
 import json
 import os
 import statistics
@@ -26,6 +24,8 @@ import time
 
 import torch
 import torch.nn.functional as F
+
+from gpu_lock import alone
 from torch import nn
 
 words = sys.argv[1:]
@@ -44,7 +44,7 @@ device = option("--device", "cuda")
 threads = int(option("--threads", "0"))
 quern = option("--quern", "")
 only_act = option("--act", "")
-lock = option("--lock", os.environ.get("QUERN_GPU_LOCK", ""))
+os.environ["QUERN_GPU_LOCK"] = option("--lock", os.environ.get("QUERN_GPU_LOCK", ""))
 compiles = "--no-compile" not in words
 if not compiles:
     words.remove("--no-compile")
@@ -53,16 +53,6 @@ if threads:
 gpu = device != "cpu"
 torch.backends.cuda.matmul.allow_tf32 = True
 torch.manual_seed(0)
-
-
-@contextlib.contextmanager
-def alone():
-    if not lock:
-        yield
-        return
-    with open(lock, "a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
 
 
 def milliseconds(function):

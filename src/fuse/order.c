@@ -75,13 +75,13 @@ typedef struct column_scan {
     int block, rows; /* columns of a program; rows at a time */
 } column_scan;
 
-static const char *combined(const column_scan *c, const char *a, const char *b)
+const char *order_combined(arena *memory, fold_kind fold, const char *inside, const char *a, const char *b)
 {
     static const char *const words[FOLD_COUNT] = {[FOLD_SUM] = "%s(%s + %s)",
                                                   [FOLD_PROD] = "%s(%s * %s)",
                                                   [FOLD_MAX] = "%s(max(%s, %s))",
                                                   [FOLD_MIN] = "%s(min(%s, %s))"};
-    return arena_print(c->memory, words[c->fold], c->inside, a, b); /* integers wrap */
+    return arena_print(memory, words[fold], inside, a, b); /* integers wrap */
 }
 
 /* v goes on with rows 1 .. n, and is written after each. */
@@ -98,9 +98,9 @@ static void put_rows(text *t, const column_scan *c)
             text_print(t, "        tile %s w%d = %s(x[a][i + %d][b : %d]);\n", c->inside, k, c->inside, k, c->block);
         for (int k = 0; k < count; k++)
             text_print(t, "        tile %s v%d = %s;\n", c->inside, k,
-                       combined(c, k ? arena_print(c->memory, "v%d", k - 1) : "v", arena_print(c->memory, "w%d", k)));
-        for (int k = 0; k < count; k++)
-            text_print(t, "        y[a][i + %d][b : %d] = v%d;\n", k, c->block, k);
+                       order_combined(c->memory, c->fold, c->inside, k ? arena_print(c->memory, "v%d", k - 1) : "v",
+                                      arena_print(c->memory, "w%d", k)));
+        for (int k = 0; k < count; k++) text_print(t, "        y[a][i + %d][b : %d] = v%d;\n", k, c->block, k);
         text_print(t, "        v = v%d;\n    }\n", count - 1);
     }
 }

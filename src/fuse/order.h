@@ -35,6 +35,9 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
 bool fuse_argsort_kernel(arena *memory, const graph *g, node n, const fuse_view *input, const fuse_options *options,
                          fuse_kernel *out);
 
+/* a and b folded, as text of the language; `inside`: the type that is computed in. */
+const char *order_combined(arena *memory, fold_kind fold, const char *inside, const char *a, const char *b);
+
 /* order_chain.c: a scan of x[A][n][B] down its middle axis, of two rows at least, in one read. */
 tile_kernel *fuse_scan_chain(arena *memory, const char *function, fold_kind fold, dtype elem, int64_t columns);
 

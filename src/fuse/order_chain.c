@@ -10,10 +10,10 @@
  */
 #include "fuse/order.h"
 
-#define CHAIN_ROWS 32        /* of columns, that a program has at once */
-#define CHAIN_COLUMNS 512    /* a vector a thread */
-#define CHAIN_LEFT 128       /* of the rows that are left */
-#define CHAIN_GROUP 16       /* programs of columns: each reads what those before it in its group left */
+#define CHAIN_ROWS 32     /* of columns, that a program has at once */
+#define CHAIN_COLUMNS 512 /* a vector a thread */
+#define CHAIN_LEFT 128    /* of the rows that are left */
+#define CHAIN_GROUP 16    /* programs of columns: each reads what those before it in its group left */
 
 typedef struct chain {
     arena *memory;
@@ -24,11 +24,7 @@ typedef struct chain {
 
 static const char *combined(const chain *c, const char *a, const char *b)
 {
-    static const char *const words[FOLD_COUNT] = {[FOLD_SUM] = "%s(%s + %s)",
-                                                  [FOLD_PROD] = "%s(%s * %s)",
-                                                  [FOLD_MAX] = "%s(max(%s, %s))",
-                                                  [FOLD_MIN] = "%s(min(%s, %s))"};
-    return arena_print(c->memory, words[c->fold], c->inside, a, b); /* integers wrap */
+    return order_combined(c->memory, c->fold, c->inside, a, b);
 }
 
 /* What changes nothing, to the bit, of results that have `own`, the first element, in them. */
@@ -52,20 +48,21 @@ static const char *row_text(const chain *c, int row)
 static const char *columns_source(const chain *c, dtype elem)
 {
     text t = {0};
-    text_print(&t,
-               "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B], scratch %s part[A][cdiv(n, %d)][B],\n"
-               "    scratch %s upto[A][cdiv(n, %d)][B], scratch i64 met[A][cdiv(n, %d)][cdiv(B, %d)])\n"
-               "    launch (cdiv(n, %d), A)\n"
-               "{\n"
-               "    met[program(1)][program(0)][:] = 0;\n"
-               "}\n"
-               "then launch (cdiv(B, %d), n / %d, A)\n"
-               "{\n"
-               "    int c = program(0), t = program(1), a = program(2), b = c * %d, i = t * %d, g = t / %d, k = t %% %d;\n"
-               "    assume(i + %d <= n);\n",
-               c->name, c->type, c->type, c->inside, CHAIN_ROWS, c->inside, CHAIN_ROWS * CHAIN_GROUP,
-               CHAIN_ROWS * CHAIN_GROUP, c->wide, CHAIN_ROWS * CHAIN_GROUP, c->wide, CHAIN_ROWS,
-               c->wide, CHAIN_ROWS, CHAIN_GROUP, CHAIN_GROUP, CHAIN_ROWS);
+    text_print(
+        &t,
+        "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B], scratch %s part[A][cdiv(n, %d)][B],\n"
+        "    scratch %s upto[A][cdiv(n, %d)][B], scratch i64 met[A][cdiv(n, %d)][cdiv(B, %d)])\n"
+        "    launch (cdiv(n, %d), A)\n"
+        "{\n"
+        "    met[program(1)][program(0)][:] = 0;\n"
+        "}\n"
+        "then launch (cdiv(B, %d), n / %d, A)\n"
+        "{\n"
+        "    int c = program(0), t = program(1), a = program(2), b = c * %d, i = t * %d, g = t / %d, k = t %% %d;\n"
+        "    assume(i + %d <= n);\n",
+        c->name, c->type, c->type, c->inside, CHAIN_ROWS, c->inside, CHAIN_ROWS * CHAIN_GROUP, CHAIN_ROWS * CHAIN_GROUP,
+        c->wide, CHAIN_ROWS * CHAIN_GROUP, c->wide, CHAIN_ROWS, c->wide, CHAIN_ROWS, CHAIN_GROUP, CHAIN_GROUP,
+        CHAIN_ROWS);
     for (int r = 0; r < CHAIN_ROWS; r++)
         text_print(&t, "    tile %s w%d = x[a][i + %d][b : %d];\n", c->type, r, r, c->wide); /* 16 bits stay so */
     /* Two by two: rows are what is kept, and no running sum is needed before the stores. */
@@ -100,9 +97,9 @@ static const char *columns_source(const chain *c, dtype elem)
                "    }\n",
                c->wide, last, c->inside, nothing(c, row_text(c, 0), elem), wait_text(c, "met[a][g][c]", "before"),
                c->wide, combined(c, "u", arena_print(c->memory, "part[a][q][b : %d]", c->wide)),
-               wait_text(c, "met[a][g - 1][c]", arena_print(c->memory, "%d", 1 << CHAIN_GROUP)), c->inside,
-               c->wide, combined(c, "f", "u"), CHAIN_GROUP - 1, 2 * CHAIN_ROWS, c->wide,
-               combined(c, "u", last), 1 << CHAIN_GROUP);
+               wait_text(c, "met[a][g - 1][c]", arena_print(c->memory, "%d", 1 << CHAIN_GROUP)), c->inside, c->wide,
+               combined(c, "f", "u"), CHAIN_GROUP - 1, 2 * CHAIN_ROWS, c->wide, combined(c, "u", last),
+               1 << CHAIN_GROUP);
     text_print(&t, "    tile %s v0 = %s;\n", c->inside, row_text(c, 0));
     for (int r = 1; r < CHAIN_ROWS; r++)
         text_print(&t, "    tile %s v%d = %s;\n", c->inside, r,
@@ -122,7 +119,8 @@ static const char *columns_source(const chain *c, dtype elem)
                "    }\n"
                "}\n",
                CHAIN_ROWS, CHAIN_LEFT, CHAIN_LEFT, CHAIN_ROWS, CHAIN_ROWS, c->inside, CHAIN_ROWS * CHAIN_GROUP,
-               CHAIN_LEFT, combined(c, "v", arena_print(c->memory, "%s(x[a][i][b : %d])", c->inside, CHAIN_LEFT)), CHAIN_LEFT);
+               CHAIN_LEFT, combined(c, "v", arena_print(c->memory, "%s(x[a][i][b : %d])", c->inside, CHAIN_LEFT)),
+               CHAIN_LEFT);
     const char *source = arena_print(c->memory, "%s", text_get(&t));
     text_free(&t);
     return source;
@@ -139,8 +137,7 @@ tile_kernel *fuse_scan_chain(arena *memory, const char *function, fold_kind fold
     const char *type = dtypes[elem].text;
     chain c = {memory, function, type, dtype_is_narrow(elem) ? "f32" : type, fold, CHAIN_COLUMNS};
     while (c.wide > CHAIN_LEFT && c.wide / 2 >= columns) c.wide /= 2;
-    tile_kernel *k = fuse_from_source(memory, arena_print(memory, "scan_%s", function),
-                                      columns_source(&c, elem));
+    tile_kernel *k = fuse_from_source(memory, arena_print(memory, "scan_%s", function), columns_source(&c, elem));
     for (int i = 0; i < k->phase_count; i++) tile_walk(k, k->phases[i], mark, NULL);
     return k;
 }

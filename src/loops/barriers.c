@@ -34,11 +34,6 @@ static bool covers(const pass_builder *n, const place *at, int rank)
     return along == (1u << n->view.layout->loop_count) - 1;
 }
 
-static bool team_is_one(const spread_builder *b)
-{
-    return b->spread->team.kind == TEAM_LANES && b->spread->team.threads == 1;
-}
-
 static void add(spread_builder *b, touch t)
 {
     touches *now = &b->now;
@@ -69,7 +64,7 @@ void touch_buffer(spread_builder *b, int buffer, bool writes)
 void touch_access(const pass_builder *n, const tile_op *op, place at)
 {
     spread_builder *b = n->b;
-    if (!b->survey->written[op->attr.access.array] || team_is_one(b)) return;
+    if (!b->survey->written[op->attr.access.array] || spread_team_is_one(b)) return;
     bool load = op->code == OP_LOAD, loops = n->view.layout && n->view.layout->loop_count;
     tile_type type = tile_type_of(b->survey->k, load ? op->results[0] : op->operands[0]);
     touch t = touch_of(op, THREADS_MANY);
@@ -86,7 +81,7 @@ void touch_access(const pass_builder *n, const tile_op *op, place at)
 
 void touch_by_many(spread_builder *b, const tile_op *op)
 {
-    if (b->survey->written[op->attr.access.array] && !team_is_one(b)) add(b, touch_of(op, THREADS_MANY));
+    if (b->survey->written[op->attr.access.array] && !spread_team_is_one(b)) add(b, touch_of(op, THREADS_MANY));
 }
 
 /* ---- may two accesses of an array meet? ---- */

@@ -20,7 +20,7 @@ loop_node *spread_add(spread_builder *b, loop_code code, const tile_op *op)
 
 /* ---- scalars ---- */
 
-static bool team_is_one(const spread_builder *b)
+bool spread_team_is_one(const spread_builder *b)
 {
     return b->spread->team.kind == TEAM_LANES && b->spread->team.threads == 1;
 }
@@ -31,7 +31,7 @@ static void build_scalar(spread_builder *b, const tile_op *op)
     if (op->code == OP_CONST) return; /* in place, where it is used */
     if (access) {
         spread_access(b, op);
-        if (op->code != OP_ATOMIC || !b->survey->uses[op->results[0]] || team_is_one(b)) return;
+        if (op->code != OP_ATOMIC || !b->survey->uses[op->results[0]] || spread_team_is_one(b)) return;
         b->broadcasts = true; /* through shared memory, between two barriers */
         touches_stop(b);
         touches_stop(b);

@@ -54,6 +54,7 @@ typedef struct pass_builder { /* a group, or one access outside of any */
 /* spread.c */
 loop_node *spread_add(spread_builder *b, loop_code code, const tile_op *op);
 void spread_block(spread_builder *b, const tile_block *block);
+bool spread_team_is_one(const spread_builder *b); /* a single thread: nobody waits, nothing is handed over */
 
 /* pass.c */
 void spread_group(spread_builder *b, const group *g);
