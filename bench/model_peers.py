@@ -1,26 +1,32 @@
 """What PyTorch reaches on the models that bench_dlrm, mlp_study and kernels/lora.qn have, on the same device: eager, and
 torch.compile where that is asked for. On a GPU figures are medians of Triton's do_bench, on the CPU of wall times.
 
-Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern PATH] [--act NAME] [--lock FILE]
+Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern] [--act NAME] [--lock FILE] [--together]
        lora | layer | lookup | mlp SIZE | dlrm NAME ...
-  lora        act(x + bias + m y) with five functions (--act: one) at nine sizes, as a table in microseconds, row by row: PyTorch eager and
-              torch.compile; with --quern build/quern also what `quern bench kernels/lora.qn` measures: the best variant, array code, and a kernel
-              for each operation
+  lora        act(x + bias + m y) with five functions (--act: one) at nine sizes, as a table in microseconds: PyTorch eager and torch.compile,
+              called again and again; compiled, as a graph of many calls; with --quern the array code of kernels/lora.qn through the Python
+              package (PYTHONPATH=python), called and as a graph likewise, and the ratios of the compiled ones to it. Calls are
+              on arrays that take turns, so that large ones come from memory
   layer       a linear layer with a low-rank adapter, and without it (M = 8192, N = K = 4096, rank 16, bf16)
   lookup      26 tables: the lookup of a batch of 8192, and its gradient with Adagrad of sparse rows
   mlp SIZE    d128, d256, d2048 or d4096 of the lecture: layers of a linear layer and GELU, Adam, tf32: a training step
   dlrm NAME   "dot 128", "small 64", "main 128" ...: Meta's network with SGD, the talk's two with Adam, a batch of so many rows:
               a training step and a forward pass, compiled and with graphs
   --lock FILE several of these may compile at once: one of them at a time is timed (other programs join with `flock FILE`); else QUERN_GPU_LOCK
+  --together  every workload in a process of its own: all compile side by side, then one after the other is timed while the rest sleeps
 Needs PyTorch.
 """
-import json
+import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
+import types
+
+words = sys.argv[1:]
+if __name__ == "__main__" and (not words or "--help" in words or "-h" in words):
+    print(__doc__.strip())
+    sys.exit(0 if words else 2)
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +34,6 @@ import torch.nn.functional as F
 from gpu_lock import alone
 from torch import nn
 
-words = sys.argv[1:]
 
 
 def option(name, otherwise):
@@ -42,12 +47,10 @@ def option(name, otherwise):
 
 device = option("--device", "cuda")
 threads = int(option("--threads", "0"))
-quern = option("--quern", "")
 only_act = option("--act", "")
 os.environ["QUERN_GPU_LOCK"] = option("--lock", os.environ.get("QUERN_GPU_LOCK", ""))
-compiles = "--no-compile" not in words
-if not compiles:
-    words.remove("--no-compile")
+compiles, with_quern, together = "--no-compile" not in words, "--quern" in words, "--together" in words
+words = [word for word in words if word not in ("--no-compile", "--quern", "--together")]
 if threads:
     torch.set_num_threads(threads)
 gpu = device != "cpu"
@@ -79,51 +82,84 @@ def line(name, how, ms, more=""):
     print(f"{name:36s} {how:16s} {ms * 1e3:10.1f} us {more}", flush=True)
 
 
-def compiled(function, **options):
-    torch._dynamo.reset()
-    return torch.compile(function, **options)
-
+# Each workload is a generator: what comes before its `yield` makes it ready and compiles it, what comes behind is timed.
 
 # ---- act(x + bias + m y) ----
 
-
-def quern_lora(name, n):
-    """Microseconds of lora_fused, of eager lora_fused and of the best of all variants at one size."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as to:
-        command = [quern, "bench", "kernels/lora.qn", "lora_" + name, "--set", f"N={n}", "--device", device, "--seconds", "0.2", "--json", to.name]
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-        rows = json.load(open(to.name))
-    found = {row["variant"].split("(")[0]: row["median_ns"] * 1e-3 for row in rows}
-    found["best"] = min(us for variant, us in found.items() if not variant.startswith("eager"))
-    return found
+ACTS = {"relu": torch.relu, "sigmoid": torch.sigmoid, "gelu": F.gelu, "silu": F.silu, "none": lambda v: v}
+SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+COLD = 200 << 20  # bytes of arrays that take turns
+FORMS = ("eager", "compiled", "graph") + (("quern", "quern graph") if with_quern else ())
 
 
-def lora():
-    acts = {"relu": torch.relu, "sigmoid": torch.sigmoid, "gelu": F.gelu, "silu": F.silu, "none": lambda v: v}
-    sizes = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
-    print(f"{'act':8s} {'M x N':>16s} {'eager us':>10s} {'compile us':>10s}", end="")
-    print(f" {'quern us':>10s} {'fused us':>10s} {'unfused us':>10s} {'of best':>8s}" if quern else "", flush=True)
-    for name in acts if not only_act else (only_act,):
-        act = acts[name]
+def us_of_calls(function, sets):
+    """Of one of many calls that follow each other, the sets of arguments in turns: as a program sees it, the host's part included where that is longer."""
+    calls = min(max(len(sets), 4), 64)
+    order = [sets[i % len(sets)] for i in range(calls)]
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2)) if gpu else (None, None)
+    samples = []
+    for _ in range(3 + 15):
+        start = time.perf_counter()
+        if gpu:
+            begin.record()
+        for arguments in order:
+            function(*arguments)
+        if gpu:
+            end.record()
+            end.synchronize()
+        samples.append(begin.elapsed_time(end) * 1e3 / calls if gpu else (time.perf_counter() - start) * 1e6 / calls)
+    return statistics.median(samples[3:])
 
-        def end(x, bias, y):
+
+def graph_of(function, sets):
+    """A recorded graph of one call for each set, and how many that are."""
+    graph, calls = torch.cuda.CUDAGraph(), min(max(len(sets), 4), 64)
+    with torch.cuda.graph(graph):
+        kept = [function(*sets[i % len(sets)]) for i in range(calls)]
+    return graph, calls, kept
+
+
+def lora(name):
+    act = ACTS[name]
+    if with_quern:
+        import quern
+
+        module = quern.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kernels", "lora.qn"))
+    rows = []
+    for n in SIZES:
+        m = n * n // 4
+
+        def end(x, bias, y, act=act):
             return act(x + bias + 0.5 * y)
 
-        for n in sizes:
-            m = n * n // 4
-            x, y = torch.randn(m, n, device=device), torch.randn(m, n, device=device)
-            bias = torch.randn(n, device=device)
-            eager = milliseconds(lambda: end(x, bias, y)) * 1e3
-            fast = float("nan")
-            if compiles:
-                function = compiled(end, dynamic=False)
-                function(x, bias, y)
-                fast = milliseconds(lambda: function(x, bias, y)) * 1e3
-            print(f"{name:8s} {m:>9d} x {n:<4d} {eager:10.2f} {fast:10.2f}", end="", flush=True)
-            if quern:
-                ours, best = quern_lora(name, n), min(eager, fast) if fast == fast else eager
-                print(f" {ours['best']:10.2f} {ours['lora_fused']:10.2f} {ours['eager lora_fused']:10.2f} {best / ours['best']:7.2f}x", end="")
-            print(flush=True)
+        # Code of its own for each size: what is compiled goes by code, and one code is not compiled for ever more sizes.
+        end = types.FunctionType(end.__code__.replace(co_name=f"end_{n}"), globals(), "end", (act,))
+        make = lambda: (torch.randn(m, n, device=device), torch.randn(n, device=device), torch.randn(m, n, device=device))
+        sets = [make() for _ in range(max(2, min(64, COLD // (12 * m * n))))]
+        forms = {"eager": end}
+        if compiles:
+            forms["compiled"] = torch.compile(end, dynamic=False)
+        if with_quern:
+            forms["quern"] = lambda x, bias, y: module.lora_fused(x, bias, y, act=name)
+        wanted = end(*sets[0])
+        for form, function in forms.items():
+            worst = max(float((function(*sets[0]) - wanted).abs().max()) for _ in range(3))
+            assert worst < 1e-5, f"{form} {name} {m} x {n} differs by {worst}"
+        rows.append((m, n, sets, forms))
+    yield
+    if name == "relu" or only_act:
+        print(f"{'act':8s} {'M x N':>16s}" + "".join(f"{form:>12s}" for form in FORMS) + ("   calls  graphs" if with_quern and compiles else ""))
+    for m, n, sets, forms in rows:
+        with alone():
+            us = {form: us_of_calls(function, sets) for form, function in forms.items()}
+            for form, to in (("compiled", "graph"), ("quern", "quern graph")) if gpu else ():
+                if form in forms:
+                    graph, calls, _ = graph_of(forms[form], sets)
+                    us[to] = us_of_calls(graph.replay, [()]) / calls
+        line = f"{name:8s} {m:>9d} x {n:<4d}" + "".join(f"{us.get(form, float('nan')):12.2f}" for form in FORMS)
+        if with_quern and compiles and gpu:
+            line += f" {us['compiled'] / us['quern']:7.2f} {us['graph'] / us['quern graph']:7.2f}"
+        print(line, flush=True)
 
 
 def layer():
@@ -132,12 +168,15 @@ def layer():
     x, w, bias, a, b = make(m, k), make(k, n), make(n), make(k, r), make(r, n)
     base = lambda x: torch.relu(x @ w + bias)
     adapted = lambda x: torch.relu(x @ w + bias + 0.5 * ((x @ a) @ b))
+    forms = {}
     for name, function in (("base", base), ("adapted", adapted)):
-        line(f"linear {name} {m}x{n}x{k} r{r} bf16", "eager", milliseconds(lambda: function(x)))
+        forms[name, "eager"] = function
         if compiles:
-            fast = compiled(function)
-            fast(x)
-            line(f"linear {name} {m}x{n}x{k} r{r} bf16", "compile", milliseconds(lambda: fast(x)))
+            forms[name, "compile"] = torch.compile(function)
+            forms[name, "compile"](x)
+    yield
+    for (name, how), function in forms.items():
+        line(f"linear {name} {m}x{n}x{k} r{r} bf16", how, milliseconds(lambda: function(x)))
 
 
 # ---- recommenders ----
@@ -204,22 +243,27 @@ def dlrm(name):
         optimizer.step()
 
     step(model)
+    peak = ""
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    spent = milliseconds(lambda: step(model))
-    line(title, "eager", spent, f"peak {torch.cuda.max_memory_allocated() * 1e-6:.0f} MB" if gpu else "")
+        step(model)
+        torch.cuda.synchronize()
+        peak = f"peak {torch.cuda.max_memory_allocated() * 1e-6:.0f} MB"
+    if compiles:
+        fast = torch.compile(model)
+        step(fast)
+        graphs = torch.compile(model, mode="reduce-overhead")
+        with torch.no_grad():
+            for _ in range(4):
+                graphs(dense, tokens)
+    yield
+    line(title, "eager", milliseconds(lambda: step(model)), peak)
+    if compiles:
+        line(title, "compile", milliseconds(lambda: step(fast)))
     with torch.no_grad():
         line(f"dlrm {name} forward", "eager", milliseconds(lambda: model(dense, tokens)))
-    if not compiles:
-        return
-    fast = compiled(model)
-    step(fast)
-    line(title, "compile", milliseconds(lambda: step(fast)))
-    fast = compiled(model, mode="reduce-overhead")
-    with torch.no_grad():
-        for _ in range(4):
-            fast(dense, tokens)
-        line(f"dlrm {name} forward", "graphs", milliseconds(lambda: fast(dense, tokens)))
+        if compiles:
+            line(f"dlrm {name} forward", "graphs", milliseconds(lambda: graphs(dense, tokens)))
 
 
 def lookup():
@@ -229,14 +273,16 @@ def lookup():
     optimizer = torch.optim.Adagrad(tables.parameters(), lr=0.1)
     grad = torch.randn(batch, 26, WIDTH, device=device)
     look = lambda: torch.stack([table(index[:, i]) for i, table in enumerate(tables)], 1)
-    with torch.no_grad():
-        line("lookup 26 tables b8192", "eager", milliseconds(look))
 
     def step():
         optimizer.zero_grad(set_to_none=True)
         look().backward(grad)
         optimizer.step()
 
+    step()
+    yield
+    with torch.no_grad():
+        line("lookup 26 tables b8192", "eager", milliseconds(look))
     line("lookup, gradient, Adagrad b8192", "eager sparse", milliseconds(step))
 
 
@@ -255,17 +301,69 @@ def mlp(size):
         function(x).mean().backward()
         optimizer.step()
 
-    line(f"mlp {size} x {layers} adam tf32 step", "eager", milliseconds(lambda: step(model)))
     if compiles:
-        fast = compiled(model)
+        fast = torch.compile(model)
         start = time.perf_counter()
         step(fast)
-        torch.cuda.synchronize()
+        if gpu:
+            torch.cuda.synchronize()
         spent = time.perf_counter() - start
+    yield
+    line(f"mlp {size} x {layers} adam tf32 step", "eager", milliseconds(lambda: step(model)))
+    if compiles:
         line(f"mlp {size} x {layers} adam tf32 step", "compile", milliseconds(lambda: step(fast)), f"compile {spent:.1f} s")
 
 
-while words:
-    word = words.pop(0)
-    {"lora": lora, "layer": layer, "lookup": lookup}[word]() if word in ("lora", "layer", "lookup") else {
-        "mlp": mlp, "dlrm": dlrm}[word](words.pop(0))
+WORKLOADS = {"lora": lora, "layer": layer, "lookup": lookup, "mlp": mlp, "dlrm": dlrm}
+
+
+def jobs():
+    """(workload, its arguments), as the words of the command say."""
+    found, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        if word not in WORKLOADS:
+            sys.exit(f"model_peers.py: no workload `{word}`; there are {', '.join(WORKLOADS)} (--help)")
+        if word == "lora":
+            found += [(word, (act,)) for act in ACTS if only_act in ("", act)]
+        elif word in ("layer", "lookup"):
+            found.append((word, ()))
+        elif left:
+            found.append((word, (left.pop(0),)))
+        else:
+            sys.exit(f"model_peers.py: `{word}` wants a name behind it (--help)")
+    return found
+
+
+def work(job, ready, turn):
+    """One workload in a process of its own: ready when it is compiled, timed when it is its turn."""
+    try:
+        for _ in WORKLOADS[job[0]](*job[1]):
+            ready.set()
+            turn.wait()
+    finally:
+        ready.set()
+
+
+def run_together(all_jobs):
+    spawn = multiprocessing.get_context("spawn")
+    workers = []
+    for job in all_jobs:
+        ready, turn = spawn.Event(), spawn.Event()
+        workers.append((spawn.Process(target=work, args=(job, ready, turn), daemon=True), ready, turn))
+        workers[-1][0].start()
+    for process, ready, _ in workers:
+        while not ready.wait(1) and process.is_alive():
+            pass
+    for process, _, turn in workers:
+        turn.set()
+        process.join()
+    return max(process.exitcode for process, _, _ in workers)
+
+
+if __name__ == "__main__":
+    if together:
+        sys.exit(run_together(jobs()))
+    for job in jobs():
+        for _ in WORKLOADS[job[0]](*job[1]):
+            pass

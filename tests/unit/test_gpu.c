@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <quern/device.h>
+#include <quern/loader.h>
 #include <quern/workbench.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -539,6 +540,53 @@ TEST(a_kernel_goes_astray)
     qn_buffer_release(kept);
 }
 
+static qn_status fill_slot(qn_loaded *batch, void *user, qn_error *e)
+{
+    (void)e;
+    batch->rows = batch->number < 2 ? 5 : 0;
+    if (batch->rows) ((void **)user)[batch->number] = batch->fields[0];
+    for (int i = 0; i < batch->rows; i++) ((float *)batch->fields[0])[i] = (float)(batch->number * 10 + i);
+    return QN_OK;
+}
+
+/* The driver itself says of a loader's slots that they are memory it locked; of other memory of the host it does not. */
+TEST(slots_are_page_locked)
+{
+    bool gpu = real && strncmp(device, "cuda", 4) == 0;
+    void *slots[2] = {NULL}, *driver = gpu ? dlopen("libcuda.so.1", RTLD_NOW) : NULL, *primary = NULL;
+    qn_loader_options options = {.field_count = 1, .fill = fill_slot, .user = slots, .slots = 2, .device = device};
+    options.fields[0] = (qn_field){QN_F32, QN_SHAPE(5)};
+    qn_loader *loader = NULL;
+    qn_tape *tape = NULL;
+    int64_t rows = 0;
+    float found[5] = {0};
+    OK(qn_tape_new(context, device, &tape, &error));
+    qn_tensor x = qn_empty(tape, QN_F32, QN_SHAPE(5));
+    OK(qn_loader_new(context, &options, &loader, &error));
+    for (int b = 0; b < 2; b++) {
+        OK(qn_loader_feed(loader, &x, &rows, &error));
+        OK(qn_tensor_read(x, found, sizeof(found), &error));
+        EXPECT(rows == 5 && found[0] == 10 * b && found[4] == 10 * b + 4 && slots[b]);
+    }
+    EXPECT(driver || !gpu);
+    if (driver) {
+        unsigned flags = 0;
+        int number = 0, (*get)(int *, int), (*retain)(void **, int), (*push)(void *), (*pop)(void **), (*release)(int),
+            (*get_flags)(unsigned *, void *);
+        const struct { const char *name; void *to; } calls[] = {
+            {"cuDeviceGet", &get}, {"cuDevicePrimaryCtxRetain", &retain}, {"cuCtxPushCurrent_v2", &push},
+            {"cuCtxPopCurrent_v2", &pop}, {"cuDevicePrimaryCtxRelease_v2", &release}, {"cuMemHostGetFlags", &get_flags}};
+        for (int i = 0; i < 6; i++) fake_find(driver, calls[i].name, calls[i].to);
+        EXPECT(!get(&number, strchr(device, ':') ? atoi(strchr(device, ':') + 1) : 0));
+        EXPECT(!retain(&primary, number) && !push(primary));
+        EXPECT(!get_flags(&flags, slots[0]) && !get_flags(&flags, slots[1]) && get_flags(&flags, found));
+        EXPECT(!pop(&primary) && !release(number));
+        dlclose(driver);
+    }
+    qn_loader_free(loader);
+    qn_tape_free(tape);
+}
+
 TEST(close_device)
 {
     qn_module_free(module);
@@ -548,5 +596,5 @@ TEST(close_device)
 
 TEST_MAIN(CASE(open_device), CASE(buffers_streams_events), CASE(host_arrays), CASE(initial_values),
           CASE(scratch_and_phases), CASE(a_phase_for_the_last_block), CASE(each_sees_the_one_before), CASE(graphs),
-          CASE(failed_assert), CASE(prints), CASE(steady_state), CASE(wrong_uses), CASE(a_kernel_goes_astray),
+          CASE(failed_assert), CASE(prints), CASE(steady_state), CASE(wrong_uses), CASE(slots_are_page_locked), CASE(a_kernel_goes_astray),
           CASE(close_device))
