@@ -131,8 +131,12 @@ def divide(w, a, b, rounding_mode=None):
 def remainder(w, a, b):
     if not w.out.dtype.is_floating_point:
         return whole_remainder(w, a, b)[1]
+    if w.out.dtype == torch.float64:
+        raise Unsupported("a remainder of doubles")  # Quern's rounds the quotient
     x, y = w.let(w.operand(a, w.out.dtype, w.out.shape)), w.let(w.operand(b, w.out.dtype, w.out.shape, typed=True))
-    return f"{x} - floor({x} / {y}) * {y}"
+    if not isinstance(b, torch.fx.Node):
+        return f"{x} % {y}"
+    return f"where(isinf({y}) && !isinf({x}), where({x} * {y} < 0, {y}, {x}), {x} % {y})"
 
 
 def select(w, condition, a, b):

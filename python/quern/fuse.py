@@ -41,25 +41,25 @@ class Fused:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._trace(args, keywords)
-        quern_function, places = found
-        if places is None:  # the arguments as they are
-            return quern_function(*args)
-        return quern_function(*[_pick(args, keywords, p) for p in places])
+        quern_function, places, form = found
+        # None: the arguments as they are, results as they come
+        made = quern_function(*args) if places is None else quern_function(*[_pick(args, keywords, p) for p in places])
+        return made if form is None else form(made)
 
     def _trace(self, args, keywords):
         from . import trace
         from .module import compile
 
-        text, places = trace.written(self._function, args, keywords)
+        text, places, form = trace.written(self._function, args, keywords)
         name = self._function.__name__ if self._function.__name__.isidentifier() else "fused"
         module = compile(text, f"<fused {name}>")
         prefix = "" if self._mode == "fused" else self._mode + " "
         whole = not keywords and places == list(range(len(args)))
-        return module[prefix + trace.name_of(self._function)], None if whole else places
+        return module[prefix + trace.name_of(self._function)], None if whole else places, form
 
     @property
     def texts(self):
-        return [function.module.text for function, _ in self._known.values()]
+        return [function.module.text for function, _, _ in self._known.values()]
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)

@@ -105,9 +105,11 @@ class Function(_quern.Direct):
     # ---- looking inside ----
 
     def _show(self, stage, device=None, arch=None, backward=False, picture=False, settings=None):
+        from .notebook import Words
+
         flags = (1 if backward else 0) | (2 if picture else 0)
         items = [f"{k}={v}" for k, v in (settings or {}).items()]
-        return _quern.show(self.module.path, self.name, device, stage, arch, items, flags, 0.0)
+        return Words(_quern.show(self.module.path, self.name, device, stage, arch, items, flags, 0.0))
 
     def source(self, language="c", **settings):
         """The generated text: "c" or "cuda"; also every other stage of `quern show` ("tile", "layout", "sass", ...). Sizes, which
@@ -129,9 +131,11 @@ class Function(_quern.Direct):
         a GPU and what to try."""
         if args:
             settings = {**dict(self._callable.known(args, {})), **settings}
+        from .notebook import Words
+
         text = self._show("fusion", settings=settings) if self.is_function else ""
         items = [f"{k}={v}" for k, v in settings.items()]
-        return text + _quern.hints(self.module.path, self.name, None, None, None, items, 0, 0.0)
+        return Words(text + _quern.hints(self.module.path, self.name, None, None, None, items, 0, 0.0))
 
     def graph(self, backward=False, **settings):
         """Of a tensor function: its graph with the kernels as boxes, as SVG text that a notebook shows."""

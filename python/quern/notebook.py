@@ -34,6 +34,16 @@ def function_bundle(function):
     return bundle
 
 
+class Words(str):
+    """Text of several lines that shows itself as such, in a notebook and at Python's prompt."""
+
+    def __repr__(self):
+        return str(self)
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"text/plain": str(self), "text/html": f'<pre style="color:currentColor;background:transparent;overflow-x:auto">{escape(self)}</pre>'}
+
+
 class Picture(str):
     """SVG text that a notebook shows as a picture; it has a background of its own, light or dark."""
 

@@ -13,6 +13,7 @@ Quern's kernels without any of this.
 """
 
 from . import _quern
+from .notebook import Words
 
 _BY = {"op": 0, "shape": 1, "kernel": 2, "range": 3}
 _SORT = {"self_cuda_time_total": "self_device", "cuda_time_total": "device", "cpu_time_total": "cpu", "self_cpu_time_total": "self_cpu",
@@ -25,10 +26,10 @@ class _Averages:
 
     def table(self, sort_by=None, row_limit=30, format="text"):
         formats = {"text": 0, "csv": 1, "json": 2, "markdown": 3}
-        return self._profile._profile.table(_BY[self._by], formats[format], _SORT.get(sort_by, sort_by), row_limit)
+        return Words(self._profile._profile.table(_BY[self._by], formats[format], _SORT.get(sort_by, sort_by), row_limit))
 
     def __repr__(self):
-        return self.table()
+        return str(self.table())
 
 
 class profile:

@@ -23,49 +23,50 @@ class Extent:
         self.words = words
 
     def _with(self, other, sign, swapped=False):
+        if isinstance(other, Proxy):
+            return NotImplemented
+        if isinstance(other, (float, Number)):
+            return self._number()._with(other, f"({{}} {sign} {{}})", swapped)
         other = other.words if isinstance(other, Extent) else str(other)
         a, b = (other, self.words) if swapped else (self.words, other)
         return Extent(f"({a} {sign} {b})")
 
-    def __add__(self, other):
-        return self._with(other, "+")
-
-    def __radd__(self, other):
-        return self._with(other, "+", True)
-
-    def __sub__(self, other):
-        return self._with(other, "-")
-
-    def __rsub__(self, other):
-        return self._with(other, "-", True)
-
-    def __mul__(self, other):
-        return other * self if isinstance(other, Proxy) else self._with(other, "*")
-
-    def __rmul__(self, other):
-        return self._with(other, "*", True)
-
-    def __floordiv__(self, other):
-        return self._with(other, "/")
+    def __neg__(self):
+        return Extent(f"(-{self.words})")
 
     def __pow__(self, power):
-        return Number(f"pow(float({self.words}), {float(power)!r})")
+        return self._number() ** power
 
     def __truediv__(self, other):
-        other = other.words if isinstance(other, Extent) else repr(float(other))
-        return Number(f"(float({self.words}) / {other})")
+        return self._number() / other
 
     def __rtruediv__(self, other):
-        return Number(f"({float(other)!r} / float({self.words}))")
+        return other / self._number()
+
+    def _number(self):
+        return Number(lambda type: f"{type}({self.words})")
 
     def _no_value(self, *ignored):
-        raise TypeError("quern.fuse: the value of an extent is not known while tracing; use it in arithmetic or shapes only")
+        raise TypeError(
+            "quern.fuse: the value of an extent is not known while tracing; use it in arithmetic or shapes only, and branch on it outside"
+        )
 
-    __bool__ = __index__ = __int__ = __float__ = __lt__ = __gt__ = __le__ = __ge__ = _no_value
+    def __eq__(self, other):
+        return True if isinstance(other, Extent) and other.words == self.words else self._no_value()
+
+    def __hash__(self):
+        return hash(self.words)
+
+    __bool__ = __index__ = __int__ = __float__ = __lt__ = __gt__ = __le__ = __ge__ = __mod__ = _no_value
+
+
+for _name, _sign in (("add", "+"), ("sub", "-"), ("mul", "*"), ("floordiv", "/")):
+    setattr(Extent, f"__{_name}__", lambda self, other, sign=_sign: self._with(other, sign))
+    setattr(Extent, f"__r{_name}__", lambda self, other, sign=_sign: self._with(other, sign, True))
 
 
 class Number:
-    """A float that is computed from extents or is an argument."""
+    """A float that is computed from extents or is an argument: words for the type that it is used in, float or double."""
 
     def __init__(self, words):
         self.words = words
@@ -73,42 +74,26 @@ class Number:
     def _with(self, other, sign, swapped=False):
         if isinstance(other, Proxy):
             return NotImplemented
-        other = other.words if isinstance(other, (Number, Extent)) else repr(float(other))
-        a, b = (other, self.words) if swapped else (self.words, other)
-        return Number(f"({a} {sign} {b})")
-
-    def __add__(self, o):
-        return self._with(o, "+")
-
-    def __radd__(self, o):
-        return self._with(o, "+", True)
-
-    def __sub__(self, o):
-        return self._with(o, "-")
-
-    def __rsub__(self, o):
-        return self._with(o, "-", True)
-
-    def __mul__(self, o):
-        return self._with(o, "*")
-
-    def __rmul__(self, o):
-        return self._with(o, "*", True)
-
-    def __truediv__(self, o):
-        return self._with(o, "/")
-
-    def __rtruediv__(self, o):
-        return self._with(o, "/", True)
+        other = other._number() if isinstance(other, Extent) else other
+        of = other.words if isinstance(other, Number) else lambda type, words=repr(float(other)): words
+        a, b = (of, self.words) if swapped else (self.words, of)
+        return Number(lambda type: sign.format(a(type), b(type)))
 
     def __neg__(self):
-        return Number(f"(-{self.words})")
+        return Number(lambda type: f"(-{self.words(type)})")
 
     def _no_value(self, *ignored):
-        raise TypeError("quern.fuse: the value of a number argument is not known while tracing: pass it as a keyword of the decorated "
-                        "function's closure, or branch outside")  # fmt: skip
+        raise TypeError(
+            "quern.fuse: the value of a number argument is not known while tracing: take it from a closure, where it is a constant, or branch outside"
+        )
 
-    __bool__ = __float__ = __int__ = __lt__ = __gt__ = __le__ = __ge__ = _no_value
+    __bool__ = __float__ = __int__ = __lt__ = __gt__ = __le__ = __ge__ = __eq__ = _no_value
+    __hash__ = None
+
+
+for _name, _sign in (("add", "({} + {})"), ("sub", "({} - {})"), ("mul", "({} * {})"), ("truediv", "({} / {})"), ("pow", "pow({}, {})")):
+    setattr(Number, f"__{_name}__", lambda self, other, sign=_sign: self._with(other, sign))
+    setattr(Number, f"__r{_name}__", lambda self, other, sign=_sign: self._with(other, sign, True))
 
 
 class Tape:
@@ -122,11 +107,20 @@ class Tape:
 
 
 class Proxy:
-    """A tensor while tracing."""
+    """A tensor while tracing. `shared`: an argument, or another name shows the same elements: it cannot be changed in place."""
 
-    def __init__(self, tape, words, rank, type, ones, shape=None):
+    def __init__(self, tape, words, rank, type, ones, shape=None, shared=False):
         self._tape, self._words, self._rank, self._type, self._ones = tape, words, rank, type, tuple(ones)
-        self._shape = shape
+        self._shape, self._shared = shape, shared
+
+    def _become(self, made, sign):
+        """What `h += ...` does to h, for everybody who has it."""
+        if self._shared:
+            raise TypeError(f"quern.fuse: `{sign}` would change an argument, or what a view shows: write `y = x {sign[:-1]} ...`")
+        if (made._rank, made._type, made._ones) != (self._rank, self._type, self._ones):
+            raise TypeError(f"quern.fuse: `{sign}` would change the shape or the type: write `y = x {sign[:-1]} ...`")
+        self._words, self._shape = made._words, self._shape or made._shape
+        return self
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
@@ -177,6 +171,15 @@ class Proxy:
     def __iter__(self):
         raise TypeError("quern.fuse: a tensor cannot be iterated over while tracing")
 
+    def __len__(self):
+        raise TypeError("quern.fuse: the length of a tensor is not known while tracing: `x.shape[0]` is a stand-in for it")
+
+    def __setitem__(self, index, value):
+        raise TypeError("quern.fuse: a tensor cannot be written to while tracing; use torch.where or torch.cat")
+
+    def __array__(self, *ignored, **also):
+        raise TypeError("quern.fuse: a tensor has no values while tracing")
+
     def __getitem__(self, index):
         from . import trace_ops
 
@@ -192,12 +195,32 @@ def _operator(name, swapped=False):
     return method
 
 
-for _name in ("add", "sub", "mul", "matmul", "pow", "eq", "ne", "lt", "le", "gt", "ge", "floordiv", "mod", "truediv"):
+def _alone(name):
+    def method(self):
+        from . import trace_ops
+
+        return trace_ops.call(name, (self,), {})
+
+    return method
+
+
+def _changing(name, sign):
+    def method(self, other):
+        from . import trace_ops
+
+        return self._become(trace_ops.call(name, (self, other), {}), sign)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "matmul", "pow", "eq", "ne", "lt", "le", "gt", "ge", "floordiv", "mod", "truediv", "and", "or", "xor"):
     setattr(Proxy, f"__{_name}__", _operator(_name))
-    if _name in ("add", "sub", "mul", "matmul", "pow", "truediv", "floordiv", "mod"):
+    if _name not in ("eq", "ne", "lt", "le", "gt", "ge"):
         setattr(Proxy, f"__r{_name}__", _operator(_name, True))
-for _word, _name in (("and", "logical_and"), ("or", "logical_or")):
-    setattr(Proxy, f"__{_word}__", _operator(_name))
+for _name, _sign in (("add", "+="), ("sub", "-="), ("mul", "*="), ("truediv", "/="), ("pow", "**="), ("mod", "%="), ("floordiv", "//="), ("and", "&="), ("or", "|="), ("xor", "^="), ("matmul", "@=")):  # fmt: skip
+    setattr(Proxy, f"__i{_name}__", _changing(_name, _sign))
+for _name in ("abs", "invert", "pos"):
+    setattr(Proxy, f"__{_name}__", _alone(_name))
 Proxy.__neg__ = lambda self: self._tape.let(f"-{self._words}", self._rank, self._type, self._ones, self._shape)
 Proxy.__hash__ = None
 
@@ -207,7 +230,8 @@ def _is_tensor(value):
 
 
 def written(function, args, keywords):
-    """The text for arguments like these, and which of them it takes (positions or names)."""
+    """The text for arguments like these, which of them it takes (positions or names), and what makes of its results what the function gives
+    (None: that is what they are)."""
     tape, params, places = Tape(), [], []
 
     def stand_in(place, value):
@@ -219,7 +243,7 @@ def written(function, args, keywords):
             if rank == 0:  # a parameter without axes would be a number
                 params.append(f"{type} {name}[{name}_n0]")
                 places.append((place,))
-                return Proxy(tape, f"{name}[0]", 0, type, (), [])
+                return Proxy(tape, f"{name}[0]", 0, type, (), [], shared=True)
             extents = [f"{name}_n{i}" for i in range(rank)]
             params.append(f"{type} {name}" + "".join(f"[{e}]" for e in extents))
             places.append(place)
@@ -231,11 +255,11 @@ def written(function, args, keywords):
                 for axis, one in enumerate(ones):
                     if one:
                         words = f"unsqueeze({words}, axis = {axis})"
-            return Proxy(tape, words, rank, type, ones, [Extent(e) for e in extents])
+            return Proxy(tape, words, rank, type, ones, [Extent(e) for e in extents], shared=True)
         if isinstance(value, float):
-            params.append(f"float {name}")
+            params.append(f"double {name}")
             places.append(place)
-            return Number(name)
+            return Number(lambda type: name if type == "double" else f"float({name})")
         return value
 
     given = [stand_in(i, a) for i, a in enumerate(args)]
@@ -243,10 +267,18 @@ def written(function, args, keywords):
     if not any(isinstance(g, Proxy) for g in (*given, *named.values())):
         raise TypeError("quern.fuse: no argument is a tensor")
     result = function(*given, **named)
-    many = result if isinstance(result, (tuple, list)) else (result,)
+    many, form = (result,), None
+    if isinstance(result, dict):
+        many, form = tuple(result.values()), lambda made, names=tuple(result): dict(zip(names, made if len(names) > 1 else (made,)))
+    elif type(result) is list or type(result) is tuple and len(result) == 1:
+        many, form = result, lambda made, kind=type(result): kind(made if isinstance(made, tuple) else (made,))
+    elif type(result) is tuple:
+        many = result
+    if not many:
+        raise TypeError("quern.fuse: the function gave nothing; it must give tensors")
     for each in many:
         if not isinstance(each, Proxy):
             raise TypeError(f"quern.fuse: the function gave a {type(each).__name__}; it must give tensors")
     returns = ", ".join(each._words for each in many)
     head = f"tensor {name_of(function)}({', '.join(params)})\n{{\n"
-    return head + "\n".join(tape.lines) + f"\n    return {returns};\n}}\n", places
+    return head + "\n".join(tape.lines) + f"\n    return {returns};\n}}\n", places, form

@@ -2,11 +2,12 @@
 
 from .trace import _FLOATS, _WORDS, Extent, Number, Proxy
 
-_UNARY = {n: n for n in ("exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tanh erf sigmoid relu silu abs sign floor ceil round isnan isinf "
-                         "square reciprocal").split()}  # fmt: skip
+_OF_FLOATS = "exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tanh erf sigmoid silu reciprocal".split()  # whole numbers become floats first
+_UNARY = {n: n for n in ("relu abs floor ceil round square").split()}
 _UNARY["absolute"] = "abs"
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "true_divide": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
-          "gt": ">", "ge": ">=", "logical_and": "&&", "logical_or": "||", "mod": "%", "remainder": "%", "subtract": "-", "multiply": "*"}  # fmt: skip
+          "gt": ">", "ge": ">=", "logical_and": "&&", "logical_or": "||", "mod": "%", "remainder": "%", "subtract": "-", "multiply": "*",
+          "divide": "/"}  # fmt: skip
 _COMPARE = {"==", "!=", "<", "<=", ">", ">=", "&&", "||"}
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "prod", "any": "any", "all": "all",
            "logsumexp": "logsumexp"}  # fmt: skip
@@ -23,8 +24,10 @@ def _tape(args):
     return None
 
 
-def _number(value):
-    if isinstance(value, (Number, Extent)):
+def _number(value, type="float"):
+    if isinstance(value, Number):
+        return value.words("double" if type == "double" else "float")
+    if isinstance(value, Extent):
         return value.words
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -32,19 +35,26 @@ def _number(value):
         return str(value)
     if isinstance(value, float):
         return {"inf": "inf", "-inf": "-inf", "nan": "nan"}.get(repr(value), repr(value))
-    raise TypeError(f"quern.fuse does not know what to do with a {type(value).__name__}")
+    if hasattr(value, "dtype"):
+        raise TypeError("quern.fuse: a tensor comes from elsewhere: give it as an argument, or as a number if it is one")
+    raise TypeError(f"quern.fuse does not know what to do with a {type_name(value)}")
 
 
-def _meet(values):
-    """Operands of one rank: words, rank, which axes are ones, extents."""
+def type_name(value):
+    return type(value).__name__
+
+
+def _meet(values, type=None):
+    """Operands of one rank, in a type if one is named: words, rank, which axes are ones, extents."""
     rank = max(v._rank for v in values if isinstance(v, Proxy))
     words, ones, shape = [], [True] * rank, [None] * rank
     for v in values:
         if not isinstance(v, Proxy):
-            words.append(_number(v))
+            words.append(_number(v, type))
             continue
         missing = rank - v._rank if v._rank else 0
-        words.append(v._words if not missing else f"({v._words})" + "[]" * missing + "[:]" * v._rank)
+        text = v._words if type in (None, v._type) else f"{type}({v._words})"
+        words.append(text if not missing else f"({text})" + "[]" * missing + "[:]" * v._rank)
         for axis in range(v._rank):
             at = axis + missing
             if not v._ones[axis]:
@@ -55,32 +65,89 @@ def _meet(values):
     return words, rank, tuple(ones), known
 
 
-def _type(values):
-    order = ["bool", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "float", "double"]
-    types = [v._type for v in values if isinstance(v, Proxy) and v._rank] or [v._type for v in values if isinstance(v, Proxy)]
-    if len(set(types)) > 1 and not set(types) <= set(order):
+_ORDER = ["bool", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "float", "double"]
+
+
+def _category(type):
+    return 2 if type in _FLOATS else type != "bool"
+
+
+def _joined(types):
+    """Of tensors that count alike."""
+    if len(set(types)) > 1 and not set(types) <= set(_ORDER):
         raise TypeError(f"quern.fuse: {' and '.join(sorted(set(types)))} have no type in common: convert with .to() first")
-    best = max(types, key=order.index) if len(set(types)) > 1 else types[0]
     if {"f16", "bf16"} <= set(types):
-        best = "float"
-    wants_float = any(isinstance(v, (float, Number)) for v in values)
-    return "float" if wants_float and best not in _FLOATS else best
+        return "double" if "double" in types else "float"
+    best = max(types, key=_ORDER.index) if len(set(types)) > 1 else types[0]
+    return "i16" if best == "i8" and "u8" in types else best
+
+
+def _type(values):
+    """torch's rule: tensors with axes decide, unless one without, or else a number, is of a higher kind (floats, whole numbers, bools)."""
+    found = None
+    proxies = [v for v in values if isinstance(v, Proxy)]
+    numbers = {"float" if isinstance(v, (float, Number)) else "bool" if isinstance(v, bool) else "i64" for v in values if not isinstance(v, Proxy)}
+    for types in ([v._type for v in proxies if v._rank], [v._type for v in proxies if not v._rank], sorted(numbers, key=_ORDER.index)[-1:]):
+        if types and (found is None or _category(_joined(types)) > _category(found)):
+            found = _joined(types)
+    return found
 
 
 def _binary(name, a, b):
     sign = _SIGNS[name]
-    if isinstance(a, Number) and isinstance(b, Proxy) or isinstance(a, Proxy) or isinstance(b, Proxy):
-        words, rank, ones, shape = _meet((a, b))
-        type = "bool" if sign in _COMPARE else _type((a, b))
-        if sign == "/" and type not in _FLOATS:
-            type = "float"
-            words = [f"float({w})" for w in words]
-        return _tape((a, b)).let(f"({words[0]}) {sign} ({words[1]})", rank, type, ones, shape)
-    raise TypeError(f"quern.fuse: {name} of a {type(a).__name__} and a {type(b).__name__}")
+    if not isinstance(a, Proxy) and not isinstance(b, Proxy):
+        raise TypeError(f"quern.fuse: {name} of a {type_name(a)} and a {type_name(b)}")
+    if sign in ("&&", "||"):
+        words, rank, ones, shape = _meet([_truth(v) for v in (a, b)])
+        return _tape((a, b)).let(f"({words[0]}) {sign} ({words[1]})", rank, "bool", ones, shape)
+    type = _type((a, b))
+    if type == "bool" and sign not in _COMPARE:
+        if sign not in _OF_BOOLS:
+            raise TypeError(f"quern.fuse: `{name}` of two tensors of bools: torch has none")
+        sign, type = _OF_BOOLS[sign], "float" if sign == "/" else type
+    if sign == "/" and type not in _FLOATS:
+        type = "float"
+    if sign == "%" and type == "double":
+        raise TypeError("quern.fuse: a remainder of doubles is left to torch: Quern's rounds the quotient")
+    words, rank, ones, shape = _meet((a, b), type)
+    return _tape((a, b)).let(f"({words[0]}) {sign} ({words[1]})", rank, "bool" if sign in _COMPARE else type, ones, shape)
+
+
+_OF_BOOLS = {"+": "||", "*": "&&", "/": "/"}
+
+
+def _truth(v):
+    if isinstance(v, Proxy):
+        return v if v._type == "bool" else _same(v, f"({v._words}) != 0", "bool")
+    return bool(v)
+
+
+def _bits(sign, of_bools):
+    def apply(a, b):
+        type = _type((a, b))
+        if type in _FLOATS:
+            raise TypeError(f"quern.fuse: `{sign}` is for whole numbers and bools")
+        words, rank, ones, shape = _meet((a, b), type)
+        return _tape((a, b)).let(f"({words[0]}) {of_bools if type == 'bool' else sign} ({words[1]})", rank, type, ones, shape)
+
+    return apply
+
+
+def _invert(x):
+    if x._type in _FLOATS:
+        raise TypeError("quern.fuse: `~` is for whole numbers and bools")
+    return _same(x, f"{'!' if x._type == 'bool' else '~'}({x._words})")
+
+
+def _with_alpha(name):
+    def apply(a, b, *, alpha=1):
+        return _binary(name, a, b if isinstance(alpha, int) and alpha == 1 else _binary("mul", b, alpha) if isinstance(b, Proxy) else b * alpha)
+
+    return apply
 
 
 def _axes(x, dim):
-    dims = range(x._rank) if dim is None else (dim if isinstance(dim, (tuple, list)) else (dim,))
+    dims = range(x._rank) if dim is None or dim == () else (dim if isinstance(dim, (tuple, list)) else (dim,))
     return sorted(d % x._rank if x._rank else 0 for d in dims)
 
 
@@ -98,7 +165,7 @@ def _of_one(word, x, type=None):
 def _reduce(word, x, dim=None, keepdim=False, type=None, extra=""):
     if not x._rank:
         return _of_one(word, x, type)
-    axes = _axes(x, dim)
+    axes, dim = _axes(x, dim), None if dim == () else dim
     type = type or x._type
     if dim is None and not keepdim:
         words = f"{word}({x._words}{extra})"
@@ -126,11 +193,9 @@ def _matmul(a, b):
     shape = None
     if a._shape is not None and b._shape is not None and a._rank >= b._rank >= 2:
         shape = [*a._shape[:-1], b._shape[-1]]
-    return a._tape.let(f"matmul({_plain(a)}, {_plain(b)})", rank, _type((a, b)), (False,) * rank, shape)
-
-
-def _plain(x):
-    return x._words
+    if a._type != b._type:
+        raise TypeError(f"quern.fuse: a product of {a._type} and {b._type}: torch has none, convert one of them")
+    return _tape((a, b)).let(f"matmul({a._words}, {b._words})", rank, a._type, (False,) * rank, shape)
 
 
 def _linear(x, weight, bias=None):
@@ -175,15 +240,16 @@ def _squeeze(x, dim=None):
 
 
 def _cast(x, *args, **keywords):
+    like = next((a._type for a in args if isinstance(a, Proxy)), None)
     wanted = next((a for a in (*args, keywords.get("dtype")) if a is not None and str(a).rpartition(".")[2] in _WORDS), None)
-    if wanted is None:
+    if wanted is None and like is None:
         raise TypeError("quern.fuse: .to() is for types here; move tensors outside")
-    type = _WORDS[str(wanted).rpartition(".")[2]]
+    type = like or _WORDS[str(wanted).rpartition(".")[2]]
     return x if type == x._type else _same(x, f"{type}({x._words})", type)
 
 
 def _softmax(word):
-    def apply(x, dim=-1, dtype=None, **ignored):
+    def apply(x, dim=-1, dtype=None):
         x = x if dtype is None else _cast(x, dtype)
         return _same(x, f"{word}({x._words}, axis = {dim % x._rank})") if x._rank else _of_one(word, x)
 
@@ -203,21 +269,34 @@ def _layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
 def _rms_norm(x, normalized_shape, weight=None, eps=None):
     axes = list(range(x._rank - len(normalized_shape), x._rank))
     spread = _reduce("mean", _binary("mul", x, x), axes, True)
-    y = _binary("mul", x, _same(spread, f"rsqrt({spread._words} + {1e-6 if eps is None else eps!r})"))
+    y = _binary("mul", x, _same(spread, f"rsqrt({spread._words} + {(2.0**-52 if x._type == 'double' else 2.0**-23) if eps is None else eps!r})"))
     return y if weight is None else _binary("mul", y, weight)
 
 
 def _where(condition, a, b):
-    words, rank, ones, shape = _meet((condition, a, b))
-    return condition._tape.let(f"where({', '.join(words)})", rank, _type([v for v in (a, b) if isinstance(v, Proxy)] or [0.0]) if any(
-        isinstance(v, Proxy) for v in (a, b)) else "float", ones, shape)  # fmt: skip
+    type = _type((a, b))
+    (c,), (x, y) = _meet((condition, a, b))[0][:1], _meet((condition, a, b), type)[0][1:]
+    _, rank, ones, shape = _meet((condition, a, b))
+    if not isinstance(a, Proxy) and not isinstance(b, Proxy):
+        x, y = f"{type}({x})", f"{type}({y})"
+    return condition._tape.let(f"where({c}, {x}, {y})", rank, type, ones, shape)
 
 
 def _extreme(word):
+    def apply(a, b):
+        type = _type((a, b))
+        words, rank, ones, shape = _meet((a, b), type)
+        return _tape((a, b)).let(f"{word}({words[0]}, {words[1]})", rank, type, ones, shape)
+
+    return apply
+
+
+def _extreme_of(word):
+    """torch.max and torch.min: of two tensors, or of all elements of one."""
+
     def apply(a, b=None, keepdim=False, dim=None):
-        if isinstance(b, Proxy) or (b is not None and not isinstance(b, int)):
-            words, rank, ones, shape = _meet((a, b))
-            return _tape((a, b)).let(f"{word}({words[0]}, {words[1]})", rank, _type((a, b)), ones, shape)
+        if isinstance(b, Proxy):
+            return _extreme(word)(a, b)
         if b is not None or dim is not None:
             raise TypeError(f"quern.fuse: {word} with an axis gives positions too: use torch.a{word}")
         return _reduce(word, a)
@@ -226,12 +305,31 @@ def _extreme(word):
 
 
 def _clamp(x, min=None, max=None):
-    y = x
-    if min is not None:
-        y = _extreme("max")(y, float(min) if isinstance(min, int) and y._type in _FLOATS else min)
-    if max is not None:
-        y = _extreme("min")(y, float(max) if isinstance(max, int) and y._type in _FLOATS else max)
-    return y
+    y = x if min is None else _extreme("max")(x, min)
+    return y if max is None else _extreme("min")(y, max)
+
+
+def _softplus(x, beta=1.0, threshold=20.0):
+    if (beta, threshold) == (1.0, 20.0):
+        return _same(x, f"softplus({x._words})")
+    scaled = _binary("mul", x, float(beta))
+    return _same(x, f"where({scaled._words} > {float(threshold)!r}, {x._words}, softplus({scaled._words}) / {float(beta)!r})")
+
+
+def _addmm(c, a, b, *, beta=1, alpha=1):
+    y = _matmul(a, b)
+    y = y if alpha == 1 else _binary("mul", y, alpha)
+    return _binary("add", y, c if beta == 1 else _binary("mul", c, beta))
+
+
+def _chunk(x, chunks, dim=0):
+    axis = dim % x._rank
+    if x._shape is None or x._ones[axis]:
+        raise TypeError("quern.fuse: chunks are of an axis whose extent is known as words and is not one: use slices")
+    n = x._shape[axis]
+    size = (n + (chunks - 1)) // chunks
+    parts = [slice(size * i, size * (i + 1) if i < chunks - 1 else n) for i in range(chunks)]
+    return tuple(index(x, (slice(None),) * axis + (part,)) for part in parts)
 
 
 def _gelu(x, approximate="none"):
@@ -243,12 +341,15 @@ def _pow(a, b):
         return _same(a, f"square({a._words})")
     if isinstance(b, (int, float)) and isinstance(a, Proxy) and b == 0.5:
         return _same(a, f"sqrt({a._words})")
-    words, rank, ones, shape = _meet((a, b))
-    return _tape((a, b)).let(f"pow({words[0]}, {words[1]})", rank, _type((a, b)), ones, shape)
+    type = _type((a, b))
+    words, rank, ones, shape = _meet((a, b), type)
+    return _tape((a, b)).let(f"pow({words[0]}, {words[1]})", rank, type, ones, shape)
 
 
 def _var(word):
     def apply(x, dim=None, unbiased=True, keepdim=False, correction=None):
+        if isinstance(dim, bool):  # x.var(False)
+            dim, unbiased = None, dim
         correction = (1 if unbiased else 0) if correction is None else correction
         return _reduce(word, x, dim, keepdim, extra=f", correction = {correction}")
 
@@ -256,36 +357,43 @@ def _var(word):
 
 
 def _cat(tensors, dim=0):
-    first = tensors[0]
-    return first._tape.let(f"concat({', '.join(t._words for t in tensors)}, axis = {dim % first._rank})", first._rank, _type(tensors))
+    first, type = tensors[0], _type(tensors)
+    words = [t._words if t._type == type else f"{type}({t._words})" for t in tensors]
+    return first._tape.let(f"concat({', '.join(words)}, axis = {dim % first._rank})", first._rank, type)
 
 
 def _stack(tensors, dim=0):
     return _cat([_unsqueeze(t, dim) for t in tensors], dim)
 
 
-def _mse_loss(x, y, size_average=None, reduce=None, reduction="mean", **ignored):
+def _mse_loss(x, y, size_average=None, reduce=None, reduction="mean"):
     d = _binary("sub", x, y)
     d = _binary("mul", d, d)
     return d if reduction == "none" else _reduce(reduction, d)
 
 
-def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **ignored):
-    if dropout_p:
-        raise TypeError("quern.fuse: dropout is left to torch")
+def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if dropout_p or enable_gqa:
+        raise TypeError(f"quern.fuse: {'dropout' if dropout_p else 'enable_gqa'} is left to torch")
     words = [query._words, key._words, value._words] + ([attn_mask._words] if attn_mask is not None else [])
     options = (", causal = true" if is_causal else "") + (f", scale = {_number(scale)}" if scale is not None else "")
     return query._tape.let(f"scaled_dot_product_attention({', '.join(words)}{options})", query._rank, query._type, query._ones)
 
 
-def _leaky(x, negative_slope=0.01, inplace=False):
+def _leaky(x, negative_slope=0.01):
     return _same(x, f"where({x._words} > 0, {x._words}, {float(negative_slope)!r} * {x._words})")
 
 
 def _reduction(word):
     def apply(x, dim=None, keepdim=False, dtype=None):
         x = x if dtype is None else _cast(x, dtype)
-        return _reduce(word, x, dim, keepdim, "bool" if word in ("any", "all") else None)
+        if word in ("any", "all"):
+            return _reduce(word, _truth(x), dim, keepdim)
+        if word in ("sum", "prod") and x._type not in _FLOATS:
+            x = _cast(x, "int64")
+        if word in ("mean", "logsumexp") and x._type not in _FLOATS:
+            raise TypeError(f"quern.fuse: {word} is of floats: convert with .float() first")
+        return _reduce(word, x, dim, keepdim)
 
     return apply
 
@@ -296,44 +404,78 @@ def _flatten(x, start_dim=0, end_dim=-1):
     return x._tape.let(f"flatten({x._words}, first = {first}, last = {last})", rank, x._type)
 
 
+def _cumsum(x, dim, *, dtype=None):
+    x = _cast(x, dtype) if dtype is not None else x if x._type in _FLOATS else _cast(x, "int64")
+    return _same(x, f"cumsum({x._words}, axis = {dim % x._rank})") if x._rank else _of_one("cumsum", x)
+
+
+def _sign(x):
+    """torch's of NaN is 0."""
+    return _same(x, f"where(isnan({x._words}), {x._type}(0), sign({x._words}))" if x._type in _FLOATS else f"sign({x._words})")
+
+
+def _numel(x):
+    n = Extent("1")
+    for extent in x.shape:
+        n = n * extent
+    return n
+
+
 METHODS = {
-    "matmul": _matmul, "mm": _matmul, "bmm": _matmul, "linear": _linear, "addmm": lambda c, a, b: _binary("add", _matmul(a, b), c),
+    "matmul": _matmul, "mm": _matmul, "bmm": _matmul, "linear": _linear, "addmm": _addmm,
     "permute": _permute, "transpose": _transpose, "swapaxes": _transpose, "t": lambda x: _transpose(x, 0, 1) if x._rank == 2 else x,
-    "reshape": _reshape, "view": _reshape, "flatten": _flatten, "unsqueeze": _unsqueeze, "squeeze": _squeeze,
-    "to": _cast, "type": _cast, "float": lambda x: _cast(x, "float32"), "double": lambda x: _cast(x, "float64"),
-    "half": lambda x: _cast(x, "float16"), "bfloat16": lambda x: _cast(x, "bfloat16"), "contiguous": lambda x, **k: x, "clone": lambda x, **k: x,
+    "reshape": _reshape, "view": _reshape, "flatten": _flatten, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "chunk": _chunk,
+    "to": _cast, "type": _cast, "type_as": _cast, "float": lambda x: _cast(x, "float32"), "double": lambda x: _cast(x, "float64"),
+    "half": lambda x: _cast(x, "float16"), "bfloat16": lambda x: _cast(x, "bfloat16"), "int": lambda x: _cast(x, "int32"),
+    "long": lambda x: _cast(x, "int64"), "bool": _truth, "contiguous": lambda x: x, "clone": lambda x: _same(x, x._words), "numel": _numel,
     "detach": lambda x: _same(x, f"detach({x._words})"), "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"),
-    "layer_norm": _layer_norm, "rms_norm": _rms_norm, "where": _where, "masked_fill": lambda x, m, v: _where(m, v, x),
-    "maximum": _extreme("max"), "minimum": _extreme("min"), "max": _extreme("max"), "min": _extreme("min"), "clamp": _clamp, "clip": _clamp,
+    "layer_norm": _layer_norm, "rms_norm": _rms_norm, "where": _where, "masked_fill": lambda x, mask, value: _where(mask, value, x),
+    "maximum": _extreme("max"), "minimum": _extreme("min"), "max": _extreme_of("max"), "min": _extreme_of("min"), "clamp": _clamp, "clip": _clamp,
     "gelu": _gelu, "pow": _pow, "var": _var("var"), "std": _var("std"), "cat": _cat, "concat": _cat, "stack": _stack, "mse_loss": _mse_loss,
-    "scaled_dot_product_attention": _attention, "leaky_relu": _leaky, "neg": lambda x: -x, "negative": lambda x: -x,
-    "rsub": lambda a, b: _binary("sub", b, a), "logical_not": lambda x: _same(x, f"!({x._words})", "bool"),
-    "softplus": lambda x, beta=1.0, threshold=20.0: _same(x, f"softplus({x._words})"),
-    "cumsum": lambda x, dim: _same(x, f"cumsum({x._words}, axis = {dim % x._rank})") if x._rank else _of_one("cumsum", x),
+    "scaled_dot_product_attention": _attention, "leaky_relu": _leaky, "neg": lambda x: -x, "negative": lambda x: -x, "pos": lambda x: x,
+    "rsub": lambda a, b: _binary("sub", b, a), "logical_not": lambda x: _same(x, f"!({_truth(x)._words})", "bool"), "softplus": _softplus,
+    "cumsum": _cumsum, "sign": _sign, "invert": _invert, "bitwise_not": _invert, "and": _bits("&", "&&"), "or": _bits("|", "||"),
+    "xor": _bits("^", "!="), "bitwise_and": _bits("&", "&&"), "bitwise_or": _bits("|", "||"), "bitwise_xor": _bits("^", "!="),
+    **{name: (lambda name: lambda x: _same(x, f"{name}({x._words})", "bool"))(name) for name in ("isnan", "isinf")},
+    **{name: _with_alpha(name) for name in ("add", "sub", "subtract")},
 }  # fmt: skip
 for _name, _word in _REDUCE.items():
     METHODS[_name] = _reduction(_word)
 for _name, _word in _UNARY.items():
-    METHODS[_name] = (lambda word: lambda x, *ignored, **also: _same(x, f"{word}({x._words})"))(_word)
+    METHODS[_name] = (lambda word: lambda x: _same(x, f"{word}({x._words})"))(_word)
+for _name in _OF_FLOATS:
+    METHODS[_name] = (lambda word: lambda x: (lambda y: _same(y, f"{word}({y._words})"))(x if x._type in _FLOATS else _cast(x, "float32")))(_name)
 for _name in _SIGNS:
-    METHODS.setdefault(_name, (lambda name: lambda a, b, **ignored: _binary(name, a, b))(_name))
+    METHODS.setdefault(_name, (lambda name: lambda a, b: _binary(name, a, b))(_name))
+_VIEWS = "permute transpose swapaxes t reshape view flatten unsqueeze squeeze chunk detach contiguous to type type_as float double half bfloat16".split()
 
 
 def call(name, args, keywords):
+    """torch's function or method of that name; what its line here does not take is said."""
+    import inspect
+
     name = name.strip("_") if name.startswith("__") else name
-    if name == "relu" and keywords.get("inplace"):
+    if keywords.get("inplace"):
         raise TypeError("quern.fuse: inplace=True changes a tensor that others may see: leave it out")
     known = METHODS.get(name)
     if known is None:
         raise TypeError(f"quern.fuse does not know torch's `{name}`: keep it outside the fused function, or use torch.compile")
-    keywords = {k: v for k, v in keywords.items() if not (k in ("inplace", "out", "_stacklevel") and not v)}
-    return known(*args, **keywords)
+    keywords = {k: v for k, v in keywords.items() if v is not None and k not in ("inplace", "_stacklevel")}
+    try:
+        inspect.signature(known).bind(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(f"quern.fuse: `{name}` {error}: keep it outside the fused function, or use torch.compile") from None
+    made = known(*args, **keywords)
+    if name in _VIEWS:
+        for each in (*args[:1], *(made if isinstance(made, tuple) else (made,))):
+            each._shared = True
+    return made
 
 
 def index(x, key):
     key = key if isinstance(key, tuple) else (key,)
-    if Ellipsis in [k for k in key if not isinstance(k, Proxy)]:
-        at = key.index(Ellipsis)
+    if any(k is Ellipsis for k in key):
+        at = next(i for i, k in enumerate(key) if k is Ellipsis)
         fill = x._rank - sum(1 for k in key if k is not None and k is not Ellipsis)
         key = key[:at] + (slice(None),) * fill + key[at + 1 :]
     words, ones, shape, axis = "", [], [], 0
@@ -344,33 +486,46 @@ def index(x, key):
             shape.append(Extent("1"))
             continue
         extent = x._shape[axis] if x._shape is not None else None
-        if isinstance(k, slice) and k == slice(None):
-            words += "[:]"
-            ones.append(x._ones[axis])
-            shape.append(extent)
-        elif isinstance(k, slice):
-            part = _slice(k, extent)
+        if isinstance(k, slice):
+            part = _slice(k, extent, x._ones[axis])
             words += part[0]
-            ones.append(False)
+            ones.append(part[2])
             shape.append(part[1])
-        elif isinstance(k, (int, Extent)):
+        elif isinstance(k, (int, Extent)) and not isinstance(k, bool):
+            if isinstance(k, int) and k < 0 and extent is None:
+                raise TypeError("quern.fuse: an index from the end of a value whose extents are not known as words")
             words += f"[{extent.words} - {-k}]" if isinstance(k, int) and k < 0 else f"[{_number(k)}]"
         else:
             raise TypeError("quern.fuse: an index is a number, a slice, None or ...; gathering is left to torch")
         axis += 1
-    return x._tape.let(f"({x._words}){words}", len(ones), x._type, tuple(ones), None if any(s is None for s in shape) else shape)
+    made = x._tape.let(f"({x._words}){words}", len(ones), x._type, tuple(ones), None if any(s is None for s in shape) else shape)
+    x._shared = made._shared = True
+    return made
 
 
-def _slice(k, extent):
-    def bound(value, default):
-        if value is None:
-            return default
-        if isinstance(value, int) and value < 0:
-            return f"({extent.words} - {-value})"
-        return _number(value)
-
+def _slice(k, extent, is_one):
+    """Words, the extent of what is left, and whether that is one, which broadcasts."""
+    start, stop = k.start, k.stop
+    if start is None and stop is None and k.step in (None, 1):
+        return "[:]", extent, is_one
     if k.step not in (None, 1) or extent is None:
         raise TypeError("quern.fuse: slices have step one, of tensors whose extents are known")
-    start, stop = bound(k.start, "0"), bound(k.stop, extent.words)
-    length = f"({stop} - {start})" if start != "0" else stop
-    return f"[{start} : {length}]", Extent(length)
+    if is_one:
+        if not all(b is None or isinstance(b, int) for b in (start, stop)) or len(range(1)[k]) != 1:
+            raise TypeError("quern.fuse: a slice without elements, or by an extent, of an axis of one")
+        return "[:]", extent, True
+    first, last = 0 if start is None else start, stop
+    if isinstance(first, int) and (last == first + 1 if isinstance(last, int) and last != 0 else last is None and first == -1):  # one element
+        return (f"[{extent.words} - {-first}]" if first < 0 else f"[{first}]") + "[]", Extent("1"), True
+
+    def bound(value, default):
+        """As Python has it: what sticks out is cut off."""
+        if value is None:
+            return default
+        if isinstance(value, int):
+            return f"max({extent.words} - {-value}, 0)" if value < 0 else f"min({value}, {extent.words})" if value else "0"
+        return _number(value)
+
+    begin, end = bound(start, "0"), bound(stop, extent.words)
+    length = f"({end} - {begin})" if begin != "0" else end
+    return f"[{begin} : {length}]", Extent(length), False

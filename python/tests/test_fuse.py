@@ -1,5 +1,6 @@
 """`@quern.fuse`: values and gradients against torch's own, types and shapes of results, guards, what is refused."""
 
+import operator
 import os
 import re
 import subprocess
@@ -82,6 +83,34 @@ class Fuse(unittest.TestCase):
         self.same(lambda x: x.bfloat16().softmax(-1), self.x, tolerance=0.1, gradient=False)
         self.same(lambda x, s: x * s, self.x, torch.tensor(3.0, device=DEVICE), gradient=False)
 
+    def test_what_torch_makes_of_it(self):
+        """Types, numbers, slices and keywords where a stand-in could mean something else: many results of one function, to compile little."""
+        i = torch.arange(-12, 116, device=DEVICE).view(8, 16)
+
+        def first(x, c, m, n, s):
+            h = x * 2
+            g = h
+            g += 1  # h too
+            left, right = x.chunk(2, -1)
+            return (torch.add(x, h, alpha=2), x.sub(h, alpha=3), F.softplus(x, beta=3.0, threshold=2.0), m + n, m * n, m & n, m ^ n, ~m, torch.where(~torch.isnan(c), x, 0.0), x[:, 2:100], x[:, -100:3], x[:, :1] * x,
+                    x[:, -1:] + x, x.var(False), x.std(1, unbiased=False), F.rms_norm(x * 1e-4, (16,)), x.sum(()), abs(x) + (+x), torch.sign(c), h, left * right, x.any(), x * s**2, x / x.numel(), x * (x.shape[1] * 0.5))  # fmt: skip
+
+        def second(i, u, d, h, s, zero):
+            return (u.sum(1), i.int().sum(), i.int().cumsum(1), i & 7, i ^ 3, ~i, i.clamp(-3, 3), i.clamp(-0.5, 3.2), torch.sqrt(abs(i)).long(), d * s, d * zero, i * zero, F.rms_norm(h * 0.1, (16,)), u * 0.5, torch.where(i > 0, i, 0.5),
+                    torch.where(i > 0, 1, -1), i == d, torch.cat([d, h], 1), (i > 0).sum(1), i.bool(), u + i.to(torch.int8), h.type_as(d), i % 5, torch.logical_and(i, u), h.float() % 0.7)  # fmt: skip
+
+        nan = torch.where(self.c > 0, self.c, float("nan"))
+        self.same(first, self.x, nan, self.x > 0, self.x > self.b, 1.7, tolerance=1e-5, gradient=False)
+        self.same(second, i, i.to(torch.uint8), self.x.double(), self.x.bfloat16(), 0.1, torch.tensor(1.5, device=DEVICE), tolerance=1e-2, gradient=False)
+        doubled = quern.fuse(lambda d, s: d * s + x_of(d, s))
+        x_of = lambda d, s: d.shape[-1] ** 0.5 * s  # noqa: E731
+        torch.testing.assert_close(doubled(self.x.double(), 0.1), self.x.double() * 0.1 + 4 * 0.1, rtol=1e-14, atol=1e-14)  # no f32 in between
+        self.same(lambda x, s: torch.cat([F.softplus(p, beta=2.0) * p[:, :1] for p in x.chunk(2, -1)], -1).sub(x[:, -1:], alpha=2.0) * s, self.x, 0.5)
+        for function, form in ((lambda x: [x * 2, x], list), (lambda x: (x * 2,), tuple), (lambda x: {"a": x * 2, "b": x}, dict)):
+            found = quern.fuse(function)(self.x)
+            self.assertIs(type(found), form)
+            torch.testing.assert_close(found["a"] if form is dict else found[0], 2 * self.x)
+
     def test_guards(self):
         f = quern.fuse(lambda x, b: F.gelu(x + b))
         for n in range(2, 12):
@@ -119,10 +148,27 @@ for n in range(3, 23):
             (lambda x: x.shape, "must give tensors"),
             (lambda x: float(x.shape[0]) * x, "the value of an extent is not known"),
             (lambda x: x.nonzero(), "does not know Tensor.nonzero"),
+            (lambda x: torch.round(x, decimals=2), "`round` got an unexpected keyword argument 'decimals'"),
+            (lambda x: torch.div(x, 2, rounding_mode="floor"), "`div` got an unexpected keyword argument 'rounding_mode'"),
+            (lambda x: torch.add(x, 1, out=self.x), "unexpected keyword argument 'out'"),
+            (lambda x: F.silu(x * 2, inplace=True), "inplace=True changes a tensor"),
+            (lambda x: operator.iadd(x, 1), "`+=` would change an argument"),
+            (lambda x: operator.iadd(x.clone()[0], 1), "or what a view shows"),
+            (lambda x: operator.iadd(x.sum(0), x), "would change the shape or the type"),
+            (lambda x: x if x.shape[1] == 16 else -x, "branch on it outside"),
+            (lambda x: x * len(x), "the length of a tensor is not known"),
+            (lambda x: x * self.b, "a tensor comes from elsewhere"),
+            (lambda x: x @ x.double().T, "a product of float and double"),
+            (lambda x: (x > 0) - (x < 0), "of two tensors of bools"),
+            (lambda x: x & 1, "is for whole numbers and bools"),
+            (lambda x: operator.setitem(x, 0, 1.0), "cannot be written to"),
+            (lambda x: x[True], "gathering is left to torch"),
         ):
             with self.assertRaises(TypeError) as caught:
                 quern.fuse(function)(self.x)
             self.assertIn(words, str(caught.exception))
+        with self.assertRaisesRegex(TypeError, "the value of a number argument"):
+            quern.fuse(lambda x, s: x if s == 0.5 else -x)(self.x, 0.5)
 
     def test_methods_and_modes(self):
         class Layer(torch.nn.Module):

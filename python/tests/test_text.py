@@ -94,6 +94,11 @@ class Inside(unittest.TestCase):
         self.assertEqual(dict(q.twice._callable.known((x,), {}))["n"], "1000")
         for words in (q.twice.explain(x), q.soft.explain(m=64, n=100, T="f32")):
             self.assertTrue(words.strip())
+            self.assertEqual(repr(words), words)  # lines, at the prompt and in a notebook
+            self.assertIn("\n", words)
+            self.assertEqual(words._repr_mimebundle_()["text/plain"], words)
+            self.assertIn("<pre", words._repr_mimebundle_()["text/html"])
+        self.assertEqual(repr(q.twice.source("c")), q.twice.source("c"))
         try:
             for function, settings in ((q.twice, {"T": "f32"}), (q.soft, {"m": 64, "n": 100, "T": "f32"})):
                 self.assertIn(".entry", function.ptx(**settings))
