@@ -1,8 +1,8 @@
 /*
- * Images whose channels go last. In: a product of windows (a convolution) of 16 bits, for Hopper's matrix units. Out: the same of
- * a copy of the image in which the channels lie side by side, or the product as it was.
+ * Images whose channels go last. In: a product of windows (a convolution) of 16 bits, or of f32 that may be rounded to tf32, for
+ * Hopper's matrix units. Out: the same of a copy of the image in which the channels lie side by side, or the product as it was.
  *
- * The copy engine walks windows by itself where 64 channels of a place are neighbours in memory (schedule/fed_windows.c);
+ * The copy engine walks windows by itself where 128 bytes of channels of a place are neighbours in memory (schedule/fed_windows.c);
  * elsewhere warps gather them one by one, several times slower than the products. What computes the image writes it that
  * way at once where nothing else reads it. The channels are found by following the axes of the image through the movements
  * above it: the axis that K runs along and no window moves along.
@@ -16,7 +16,7 @@
 
 enum {
     MOST_MOVES = 32,
-    CHUNK = 8,          /* channels that are copied at once: 16 bytes, and 128 where there are as many */
+    CHUNK_BYTES = 16,   /* of channels that are copied at once, and 128 where there are as many */
     LEAST_LINES = 64,   /* of the other operand: below, tiles are mostly empty */
     GAIN_RATE = 300000, /* multiplications a ns: of what the product takes longer where warps gather */
     KEEP_NUMBER = 6000  /* tells these copies from others of the same node */
@@ -123,7 +123,8 @@ static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count
         if (channels >= 0) return 0;
         channels = k;
     }
-    if (!windows || channels < 0 || x.shape.extents[channels] % CHUNK || depth % CHUNK || lines < LEAST_LINES ||
+    int64_t chunk = CHUNK_BYTES / dtypes[x.elem].size_bytes;
+    if (!windows || channels < 0 || x.shape.extents[channels] % chunk || depth % chunk || lines < LEAST_LINES ||
         lies_last(g, leaves, leaf_count, image, channels))
         return 0;
     double copy_ns = cost_of_bytes(options, 2.0 * (double)graph_size_bytes(g, image), 0, 1).time_ns;
@@ -142,7 +143,7 @@ static bool is_wanted(const graph *g, node n, const fuse_options *options)
     const graph_node *dot = graph_get(g, n);
     dtype elem = graph_get(g, dot->inputs[0])->elem;
     return dot->input_count == 2 && options->gpu && options->arch == TARGET_HOPPER && options->mode == FUSE_FUSED &&
-           (elem == DT_BF16 || elem == DT_F16);
+           (elem == DT_BF16 || elem == DT_F16 || (elem == DT_F32 && dot->attr.index == PRODUCT_TF32));
 }
 
 /* The nodes from a sum down to a product whose moved elements it adds up, the product last; 0: it is no such sum. */

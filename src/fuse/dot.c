@@ -421,7 +421,8 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
         size.depth *= l->extents[w->depth[i]];
     bool copies[2] = {false, false};
     w->laid = size.rows <= size.columns ? 0 : 1;
-    w->slice = w->whole && elem != DT_F32 && dot_has_terms(w) && dot_is_slice(w, w->laid);
+    bool as_it_is = elem != DT_F32 || dot->attr.index == PRODUCT_TF32;
+    w->slice = w->whole && as_it_is && dot_has_terms(w) && dot_is_slice(w, w->laid);
     dot_find_way(w, elem, &size, copies);
     w->term_count = size.terms;
     w->tiles = dot_find_tiles(w, elem, &size);
@@ -430,6 +431,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     l->k->knobs[KNOB_TURNS] = w->tiles.turns;
     l->k->knobs[KNOB_STAGES] = w->tiles.stages;
     l->k->knobs[KNOB_BLOCKS] = w->tiles.blocks;
+    l->k->loads = !size.fed;
     begin_split(w, &size);
     const dot_tiles tiles = w->tiles;
     const int64_t parts = w->parts;

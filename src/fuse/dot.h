@@ -21,13 +21,13 @@ typedef struct dot_tiles {
 typedef struct dot_sizes {
     int64_t rows, columns, depth, products;
     int terms;     /* f32 operands are sums of so many bf16 ones; 0: they are taken whole */
-    bool taken;    /* ... split for every tile again as they are read, not once before */
+    bool taken;    /* ... split, or rounded and turned, for every tile again as they are read, not once before */
     bool tf32;     /* ... or may be rounded */
     int thin;      /* few rows or columns, by eight warps that read the rest once, straight into registers: so many lines a tile */
     bool fed;      /* tiles for bulk copies and Hopper's matrix units */
     int line;      /* elements of 128 bytes along K: a step of a fed product */
     bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */
-    bool windows;  /* ... 64 elements and more: the copy engine gathers */
+    bool windows;  /* ... 128 and more: the copy engine gathers */
 } dot_sizes;
 
 enum { DOT_TERMS = 3, DOT_ROUGH_TERMS = 2 }; /* of bf16: as f32; as tf32 or better */
@@ -52,7 +52,7 @@ void dot_choose_way(const fuse_options *options, dtype elem, product_way way, do
 void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_way way, dot_sizes *size);
 /* Does it take longer than to lay an operand out anew, so that bulk copies walk it? */
 bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2]);
-/* ... of one that may be rounded to tf32: is it taken as two terms of bf16 instead? */
+/* ... of one that may be rounded to tf32: is it taken as it is read, or as two terms of bf16, instead? */
 bool dot_is_worth_rough_terms(const fuse_options *options, const dot_sizes *size);
 void dot_take_rough_terms(dot_sizes *size);
 

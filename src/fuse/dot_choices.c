@@ -30,7 +30,8 @@ void fuse_print_choices(const fuse_options *options, const fuse_kernel *k, text 
                (long long)size->depth);
     if (size->products > 1) text_print(out, ", %lld of them", (long long)size->products);
     text_print(out, ", %s%s\n", dtypes[c->elem].text,
-               size->taken   ? size->tf32 ? " rounded to two terms of bf16, split as they are read"
+               size->taken && !size->terms ? " rounded to tf32 as they are read"
+               : size->taken ? size->tf32 ? " rounded to two terms of bf16, split as they are read"
                                           : " as terms of bf16, split as they are read"
                : size->terms ? size->tf32 ? " rounded to two terms of bf16" : " as terms of bf16"
                : size->tf32  ? " rounded to tf32"

@@ -7,8 +7,8 @@
  * others are added up from small to large, so that little is cut off by the matrix units, which do not round; the sum of a
  * step of 64 is then added to the sums of the tile by ordinary additions, which do. The error is less than that of one
  * multiplication and addition after the other (docs/accuracy.md).
- * Where operands may be rounded to tf32 and are gathered, two terms and three products: 16 bits, more than the 11 of tf32, and the
- * matrix units may add to the sums of the tile themselves.
+ * Where operands may be rounded to tf32, but do not lie as its units take them, two terms and three products: 16 bits, more than
+ * the 11 of tf32, and the matrix units may add to the sums of the tile themselves.
  * Terms lie as the operand does, along K or along the other axis; rows are padded to a multiple of 16 bytes with zeros,
  * which bulk copies need. An infinite or undefined number is its own high term; what it is multiplied with may then have a
  * term of zero, and the sum is undefined instead of infinite.

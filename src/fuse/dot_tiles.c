@@ -168,7 +168,8 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
     int count = 0;
     for (int i = 0; i < COUNT(tiles); i++) {
         const fed_tile *t = &tiles[i];
-        if (size->terms && (t->turns || t->rows + t->columns > 256)) continue; /* three of each do not fit twice */
+        bool many = size->terms || size->taken; /* three terms of each do not fit twice, nor registers of those who read */
+        if (many && (t->turns || t->rows + t->columns > 256)) continue;
         dot_candidate *best = &out[count++];
         *best = (dot_candidate){0};
         for (int64_t parts = 1; parts == 1 || (!t->turns && parts <= units && size->depth / parts >= FED_PART);
@@ -247,8 +248,8 @@ void dot_choose_gathered_way(const fuse_options *options, dtype elem, product_wa
                  work_of(size) >= GATHER_LEAST;
     size->fed = can && (way == PRODUCT_TERMS || (large && (halves || way == PRODUCT_ANY || way == PRODUCT_TF32)));
     size->tf32 = options->gpu && elem == DT_F32 && way == PRODUCT_TF32;
-    size->terms = !size->fed || halves ? 0 : size->tf32 ? DOT_ROUGH_TERMS : DOT_TERMS;
-    size->line = DOT_HALVES_LINE;
+    size->terms = !size->fed || halves || size->tf32 ? 0 : DOT_TERMS;
+    size->line = size->terms ? DOT_HALVES_LINE : 128 / dtypes[elem].size_bytes;
 }
 
 bool dot_take_thin(const fuse_options *options, dtype elem, bool along, dot_sizes *size)
@@ -272,8 +273,8 @@ bool dot_is_worth_copies(const dot_sizes *size, const bool copies[2])
     return work >= COPY_LEAST && all >= COPY_WIDTH * ((double)size->rows + (double)size->columns);
 }
 
-/* The matrix units take tf32 along k alone. What lies otherwise and is not worth a copy goes as two terms of bf16, which they take
- * along either axis, split as they are read: 16 bits, more than the 11 of tf32. */
+/* The matrix units take tf32 along k alone. What lies otherwise and is not worth a copy is turned as it is read; what has its elements
+ * side by side neither along k nor along the tile goes as two terms of bf16: 16 bits, more than the 11 of tf32. */
 bool dot_is_worth_rough_terms(const fuse_options *options, const dot_sizes *size)
 {
     return size->tf32 && wants_terms(options, DT_F32, PRODUCT_ANY, size);
@@ -314,8 +315,9 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
         int stage_bytes = (rows + columns) * 128 * MAXIMUM(size->terms, 1);
         if (sums > 128 || gathered > 128 || 2 * stage_bytes > GATHER_ROOM) continue;
         double speed = rows >= 128 && columns >= 128 ? 0.95 : rows * columns == 64 * 64 ? 0.45 : 0.65;
-        double multiply = rows * columns * 64.0 * dot_term_products(size->terms) / 2048,
-               fill = gathered * (size->terms ? 27 : 20);
+        double multiply =
+            rows * columns * 64.0 * dot_term_products(size->terms) * DOT_HALVES_LINE / size->line / 2048;
+        double fill = gathered * (size->terms ? 27 : 20);
         double steps = (double)((size->depth + 63) / 64);
         double step = size->by_chunk ? multiply / speed : 0.75 * multiply + fill;
         double each = steps * step + 0.12 * rows * columns + 1500;
@@ -323,7 +325,7 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
         double time = (double)((count + units - 1) / units) * each;
         if (best.rows && time >= least) continue;
         least = time;
-        best = (dot_tiles){rows, columns, 64, 0, GPU_FOLD_STEP, 0, 0, false, 0};
+        best = (dot_tiles){rows, columns, size->line, 0, GPU_FOLD_STEP, 0, 0, false, 0};
     }
     return best;
 }

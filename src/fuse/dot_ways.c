@@ -97,9 +97,12 @@ void dot_find_way(const dot_work *w, dtype elem, dot_sizes *size, bool copies[2]
         copies[side] =
             w->tile_axis[side] < 0 || w->tile_axis[2] < 0 || dot_wants_copy(w, side, dot_takes_rows_of_k(size));
     if ((copies[0] || copies[1]) && !(can && dot_is_worth_copies(size, copies))) {
+        bool takes = can && dot_is_worth_rough_terms(w->b->options, size), turns = takes;
+        for (int side = 0; side < 2; side++) turns = turns && (!copies[side] || dot_is_taken(w, side));
         copies[0] = copies[1] = false;
-        size->fed = !dot_takes_rows_of_k(size) && size->depth % 8 == 0;
-        if (can && dot_is_worth_rough_terms(w->b->options, size)) dot_take_rough_terms(size);
+        size->fed = turns || (!dot_takes_rows_of_k(size) && size->depth % 8 == 0);
+        size->taken = turns;
+        if (takes && !turns) dot_take_rough_terms(size);
     }
 }
 

@@ -204,8 +204,9 @@ static void choose_order(dot_work *w)
             }
     for (int i = 0; i < s->axis_count; i++) {
         if (!(depth >> w->order[i] & 1)) continue;
-        w->by_chunk = place.factor[w->order[i]] == 1 && s->axes[w->order[i]].extent % 8 == 0 && !size.terms;
-        w->windows = w->by_chunk && s->axes[w->order[i]].extent % 64 == 0;
+        int64_t extent = s->axes[w->order[i]].extent;
+        w->by_chunk = place.factor[w->order[i]] == 1 && extent % (size.line / 8) == 0 && !size.terms;
+        w->windows = w->by_chunk && extent % size.line == 0;
     }
 }
 

@@ -110,7 +110,7 @@ static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail
             if (s->operands[n].walk == walk && !sched_by_warps(&s->operands[n]))
                 bytes += (int)s->operands[n].ring.stage_bytes;
         in = open_loops(s, &s->walks[walk], memory, needed, true, in, &after);
-        if (gathers) in = loops_add(memory, in, LOOP_GATHER_NEXT, NULL, s->choice.tile[2], 0);
+        if (gathers && !s->gather.rounds) in = loops_add(memory, in, LOOP_GATHER_NEXT, NULL, s->choice.tile[2], 0);
         in = loops_add(memory, in, LOOP_WAIT, NULL, 1, 0);
         loop_node **one = by_warps ? loops_open(memory, in, LOOP_ONE, NULL, 0, 0, &after_one) : in;
         one = loops_add(memory, one, LOOP_EXPECT, NULL, bytes, 0);
@@ -126,7 +126,7 @@ static loop_node **build_fill(const schedule *s, arena *memory, loop_node **tail
         loops_add(memory, in, LOOP_RING_NEXT, NULL, s->choice.stages, 0);
         in = after;
     }
-    if (gathers && s->gather.by_chunk) loops_add(memory, after_tiles, LOOP_FILLED_LAST, NULL, 0, 0);
+    if (sched_copies_ahead(s)) loops_add(memory, after_tiles, LOOP_FILLED_LAST, NULL, 0, 0);
     return after_role;
 }
 

@@ -336,7 +336,7 @@ static bool run_event(machine *m, agent *a)
         break;
     case LOOP_FILLED:
     case LOOP_FILLED_LAST: {
-        int left = e->code == LOOP_FILLED && s->gather.by_chunk ? s->gather.lag : 0, there = m->lag_count - left;
+        int left = e->code == LOOP_FILLED && sched_copies_ahead(s) ? s->gather.lag : 0, there = m->lag_count - left;
         for (int i = 0; i < there; i++) {
             m->ring[0][m->lagging[i]].gathered = true;
             complete(m, 0, m->lagging[i]);

@@ -26,6 +26,7 @@ enum {
     BESIDE_REGISTERS = 184,
     WIDE_WARPS = 8, /* that fill: while some wait for memory others compute */
     WIDE_REGISTERS = 104,
+    SQUARES_LINES = 16, /* of a warp that turns 4 x 4 elements a thread */
     BESIDE_WIDE_REGISTERS = 152,
     ALONE_WIDE_REGISTERS = 128, /* the same of one group */
     BESIDE_ALONE_REGISTERS = 240,
@@ -122,14 +123,15 @@ static void choose_copies(schedule *s)
         const struct access *a = &o->load->attr.access;
         dtype elem = tile_type_of(s->kernel, o->source).elem;
         int size = s->choice.tile[o->side], line = SCHED_LINE_BYTES / dtypes[elem].size_bytes;
-        if (o->gathered) o->along_k = s->gather.along_k;
+        if (o->gathered && s->turns) o->along_k = s->gather.along_k;
         o->box_size = o->along_k ? size : line;
         o->boxes = size / o->box_size;
         sched_map map = {.array = a->array, .elem = elem, .rank = a->rank, .rounds = o->rounds};
         for (int axis = 0; axis < a->rank; axis++)
             map.box[axis] = axis == o->k_axis ? s->choice.tile[2] : axis == o->tile_axis ? o->box_size : 1;
         if (o->windows)
-            map = (sched_map){.array = a->array, .elem = elem, .rank = 2, .box = {size, line}, .windows = o->windows};
+            map = (sched_map){
+                .array = a->array, .elem = elem, .rank = 2, .box = {size, line}, .rounds = o->rounds, .windows = o->windows};
         o->map = sched_by_warps(o) ? -1 : fed_map_add(s, map);
         o->ring.name = names[o->side][o->walk ? 0 : counts[o->side]++];
         o->ring.stage_bytes = (int64_t)size * s->choice.tile[2] * dtypes[elem].size_bytes;
@@ -297,6 +299,16 @@ static void place_rooms(schedule *s)
     s->shared_bytes = offset + PHASE_BYTES * (2 * s->choice.stages + s->in.stages);
 }
 
+/* Is each 4 x 4 of an operand that is turned one thread's, with so many warps? */
+static bool has_squares(const schedule *s, int warps)
+{
+    for (int side = 0; side < 2; side++)
+        if (s->takes[side].load && s->takes[side].rounds && !s->takes[side].along_k &&
+            s->choice.tile[side] % (SQUARES_LINES * warps))
+            return false;
+    return true;
+}
+
 /* A whole group fetches where registers are to be handed over, and where warps fill; two of these where a thread
  * has few sums, since so many threads begin with 128 registers each, and no second block has room; else a warp will do. */
 static void choose_roles(schedule *s)
@@ -304,7 +316,8 @@ static void choose_roles(schedule *s)
     const sched_choice *c = &s->choice;
     bool by_warps = sched_warps_fill(s), several = c->groups > 1;
     int sums = c->tile[0] * c->tile[1] / (c->groups * GROUP_WARPS * 32);
-    bool wide = by_warps && sums <= MOST_SUMS / 2 && (several || s->product_count > 1);
+    bool wide =
+        by_warps && sums <= MOST_SUMS / 2 && (several || s->product_count > 1) && has_squares(s, WIDE_WARPS);
     int warps = s->choice.groups * GROUP_WARPS, fill = wide ? WIDE_WARPS : several || by_warps ? GROUP_WARPS : 1;
     int multiply = MULTIPLY_REGISTERS, filling = FILL_REGISTERS;
     if (wide) {
@@ -353,6 +366,6 @@ const schedule *schedule_phase(const tile_kernel *k, int phase, const sched_mach
     *why = w.why;
     if (!suits) return NULL;
     place_rooms(s);
-    s->gather.lag = MINIMUM(s->choice.stages - 2, MOST_LAG); /* a stage is released a step late */
+    s->gather.lag = s->gather.rounds ? 0 : MINIMUM(s->choice.stages - 2, MOST_LAG); /* a stage is released a step late */
     return s;
 }

@@ -8,7 +8,7 @@
  */
 #include "schedule/fed.h"
 
-enum { MOST_OPS = 32, MOST_ROWS = 16, CHUNK = 8 /* elements */ };
+enum { MOST_OPS = 32, MOST_ROWS = 16, CHUNK_BYTES = 16, MOST_WORDS = 32 /* of a thread and a step */ };
 
 static bool op_is_arithmetic(const tile_op *op)
 {
@@ -110,25 +110,26 @@ bool fed_gather_is_plain(const schedule *s)
     for (int i = 0; i < s->operand_count; i++) {
         const tile_op *op = tile_def(s->kernel, s->operands[i].source);
         if (op->code == OP_SELECT) op = tile_def(s->kernel, op->operands[1]);
+        if (op->code == OP_TF32) op = tile_def(s->kernel, op->operands[0]);
         if (s->operands[i].gathered && op != s->gather.load) return false;
     }
     return true;
 }
 
-/* Are elements gathered as they are, and each 8 of them along k in memory, too, at a multiple of 16 bytes? */
+/* Are elements gathered as they are, and each 16 bytes of them along k in memory, too, at a multiple of 16 bytes? */
 static bool goes_by_chunk(const schedule *s)
 {
     const sched_gather *g = &s->gather;
     const tile_param *p = &s->kernel->params[g->load->attr.access.array];
     const param_digits *d = p->digits;
     const axis_digits *k = &d->axes[g->k_axis];
+    int chunk = CHUNK_BYTES / dtypes[p->elem].size_bytes;
     int last = k->count - 1, extent = p->extent_param[g->k_axis];
-    bool whole = last ? k->extent[last] % CHUNK == 0 : extent >= 0 && s->kernel->params[extent].facts.by16;
-    if (!g->along_k || !p->facts.bulk || dtypes[p->elem].size_bytes != 2 || !whole || d->origin % CHUNK) return false;
-    if (!fed_gather_is_plain(s)) return false;
+    bool whole = last ? k->extent[last] % chunk == 0 : extent >= 0 && s->kernel->params[extent].facts.by16;
+    if (!g->along_k || !p->facts.bulk || !whole || d->origin % chunk) return false;
     for (int axis = 0; axis < p->rank; axis++)
         for (int i = 0; i < d->axes[axis].count; i++)
-            if (d->axes[axis].stride[i] % CHUNK && (axis != g->k_axis || i != last)) return false;
+            if (d->axes[axis].stride[i] % chunk && (axis != g->k_axis || i != last)) return false;
     for (int n = 0; n < d->guard_count; n++)
         if (k->guard[n][last]) return false;
     return k->stride[last] == 1;
@@ -138,12 +139,15 @@ bool fed_choose_gather(fed_work *w)
 {
     sched_gather *g = &w->s->gather;
     int size = w->s->choice.tile[g->side], lines = g->along_k ? size : w->s->choice.tile[2];
-    if (!w->s->turns) return fed_refuse(w, "an operand of other than 16 bits is gathered");
+    const tile_param *p = &w->s->kernel->params[g->load->attr.access.array];
+    bool plain = fed_gather_is_plain(w->s);
+    g->rounds = !w->s->turns;
+    if (g->rounds && !plain) return fed_refuse(w, "an operand of other than 16 bits is gathered and computed");
     g->warp_lines = lines / w->s->fill.warps;
-    g->boxes = g->along_k ? 1 : size / (SCHED_LINE_BYTES / 2);
-    g->by_chunk = goes_by_chunk(w->s);
-    g->rows = g->warp_lines * g->boxes / (g->by_chunk ? 4 : 2);
-    if (g->rows > MOST_ROWS || g->rows < 1)
+    g->boxes = g->along_k ? 1 : size / (SCHED_LINE_BYTES / (g->rounds ? 4 : 2));
+    g->by_chunk = plain && (g->rounds || dtypes[p->elem].size_bytes == 2) && goes_by_chunk(w->s);
+    g->rows = g->warp_lines * g->boxes / (g->by_chunk ? 4 : g->rounds ? 1 : 2);
+    if (g->rows * (g->by_chunk && g->rounds ? 4 : 1) > (g->rounds ? MOST_WORDS : MOST_ROWS) || g->rows < 1)
         return fed_refuse(w, "its tile has more lines than the warps that gather can share out");
     return true;
 }

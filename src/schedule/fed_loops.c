@@ -120,6 +120,10 @@ static bool add_operand(fed_work *w, const sched_operand *found, int *number)
 static bool find_gathered(fed_work *w, const tile_op *load, value v, int side, value k, int *number)
 {
     sched_operand found = {.load = load, .source = v, .side = side, .gathered = true};
+    const tile_op *op = definition(w, v);
+    if (op->code == OP_SELECT) op = definition(w, op->operands[1]);
+    found.rounds = op && op->code == OP_TF32;
+    found.along_k = tile_type_of(w->s->kernel, v).elem == DT_F32; /* the warps put it that way */
     return fed_find_axes(w, &found, side == 0 ? 1 : 0, k) && fed_add_gather(w, &found) &&
            add_operand(w, &found, number);
 }
@@ -127,7 +131,10 @@ static bool find_gathered(fed_work *w, const tile_op *load, value v, int side, v
 static bool find_taken(fed_work *w, const tile_op *load, value v, int side, value k, int *number)
 {
     sched_operand found = {.load = load, .source = v, .side = side, .taken = true};
-    return fed_find_axes(w, &found, side == 0 ? 1 : 0, k) && fed_add_take(w, &found) && add_operand(w, &found, number);
+    found.rounds = tile_type_of(w->s->kernel, v).elem == DT_F32;
+    if (!fed_find_axes(w, &found, side == 0 ? 1 : 0, k) || !fed_add_take(w, &found)) return false;
+    found.along_k |= found.rounds; /* the warps put it that way */
+    return add_operand(w, &found, number);
 }
 
 /* side 0: [m][k], 1: [k][n]. *number: of the operand. */
@@ -139,7 +146,7 @@ static bool find_operand(fed_work *w, int walk, int side, value v, value k, int 
     value mask = 0;
     const tile_op *op = definition(w, v), *gathered = fed_gathered_load(w, v);
     if (gathered) return find_gathered(w, gathered, v, side, k, number);
-    const tile_op *taken = fed_taken_load(w, v);
+    const tile_op *taken = fed_taken_load(w, v, side);
     if (taken) return find_taken(w, taken, v, side, k, number);
     for (; op; op = definition(w, op->operands[op->code == OP_SELECT])) {
         if (op->code == OP_PERMUTE && op->attr.axes[0] == 1) {
@@ -315,6 +322,8 @@ bool fed_find_loops(fed_work *w)
     if (!s->walk_count) return fed_refuse(w, "the product is in no loop over k");
     if (s->walk_count > 1 && (s->apart || sched_warps_fill(s) || s->product_count != s->walk_count))
         return fed_refuse(w, "a second product goes on with sums that are made of several");
+    if (s->kernel->loads && sched_warps_fill(s))
+        return fed_refuse(w, "few multiplications, or much to read behind them: warps that multiply load by themselves");
     if (s->gather.load && sched_takes(s)) return fed_refuse(w, "one operand is gathered, another one computed");
     if (sched_warps_fill(s) && s->walks[0].loop_count > 1)
         return fed_refuse(w, "an operand is gathered in several loops");

@@ -1,6 +1,6 @@
 /*
  * Operands that are taken. In: a value that a product takes, computed element by element from a slice of an f32 array (its
- * terms of bf16). Out: the load, what is computed from it, and how the warps that fill the ring share it out.
+ * terms of bf16; the element rounded to tf32 where no bulk copy brings it along k). Out: the load, what is computed from it, and how the warps that fill the ring share it out.
  *
  * Nothing is asked of addresses and strides but that elements lie side by side along k or along the tile: where they are
  * multiples of 16 bytes is found out at run time. Several operands of a side may come from one load: it is read once.
@@ -10,12 +10,19 @@
 
 enum { VECTOR = 4 /* elements */, MOST_VECTORS = 16 /* of a thread: registers */ };
 
-const tile_op *fed_taken_load(const fed_work *w, value v)
+const tile_op *fed_taken_load(const fed_work *w, value v, int side)
 {
-    const tile_op *load = fed_load_below(w, v);
-    if (!load || tile_type_of(w->s->kernel, v).elem == DT_F32) return NULL;
-    const tile_param *p = &w->s->kernel->params[load->attr.access.array];
-    return p->elem == DT_F32 && !p->digits && p->rank >= 2 && p->facts.last_unit ? load : NULL;
+    const tile_kernel *k = w->s->kernel;
+    const tile_op *load = fed_load_below(w, v), *op = tile_def(k, v);
+    if (!load) return NULL;
+    const struct access *a = &load->attr.access;
+    const tile_param *p = &k->params[a->array];
+    if (p->elem != DT_F32 || p->digits || p->rank < 2 || !p->facts.last_unit) return NULL;
+    if (tile_type_of(k, v).elem != DT_F32) return load;
+    if (op->code == OP_SELECT) op = tile_def(k, op->operands[1]);
+    bool along = a->kind[a->rank - 1] == INDEX_SLICE && a->result_axis[a->rank - 1] == (side ? 0 : 1);
+    bool rounds = op && op->code == OP_TF32 && tile_def(k, op->operands[0]) == load;
+    return rounds && !(along && fed_array_is_bulk(p)) ? load : NULL;
 }
 
 /* Is every 16 bytes of a line aligned, and inside of the array or outside? */
@@ -37,6 +44,7 @@ bool fed_add_take(fed_work *w, const sched_operand *o)
     if (!t->load) {
         *t = (sched_take){.load = o->load, .along_k = o->along_k, .k_axis = o->k_axis, .tile_axis = o->tile_axis};
         t->whole = is_whole(k, o);
+        t->rounds = o->rounds;
         t->needed = ARENA_ARRAY(w->memory, bool, k->value_count);
     }
     fed_need_values(k, t->load, o->source, t->needed);

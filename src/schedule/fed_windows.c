@@ -4,14 +4,15 @@
  *
  * What a convolution reads, its channels last: position m of a side counts through images and places, k through the elements
  * of a window and the channels of one. A guard ties an axis of places to the elements of the window that move along it; an
- * axis without padding has none, and then any pairing of places and elements leads to the same addresses. Windows that are
+ * axis without padding has none, and then any pairing of places and elements leads to the same addresses: the one that has
+ * elements least far apart, since the copy engine's offsets are short. Windows that are
  * walked backwards (gradients, transposed convolutions) begin at their last element.
  * SPDX-License-Identifier: MIT
  */
 #include "ir/scalar.h"
 #include "schedule/fed.h"
 
-enum { ALIGNED = 8 /* elements of 16 bytes */, MOST_STEP = 8 };
+enum { ALIGNED_BYTES = 16, MOST_STEP = 8 };
 
 /* How far corners and offsets may be, by the axes of places: the copy engine has 16 bits for all of one kind. */
 static const int64_t corner_most[SCHED_MOST_PLACES] = {32767, 127, 15},
@@ -58,11 +59,26 @@ static bool walk_freely(sched_window_axis *a, const axis_digits *places, int pla
     return true;
 }
 
-static bool fits(const sched_windows *x, const sched_window_axis *a)
+/* The digit of k, of those that no axis has yet, that has most in common with the steps of a place's axis; -1: none has, and the
+ * `left` axes that come after this one can have those that there are. */
+static int nearest_tap(int64_t stride, const axis_digits *k, const bool *used, int left)
+{
+    int64_t common = 0;
+    int best = -1, rest = 0;
+    for (int tap = 0; tap + 1 < k->count; tap++) {
+        if (used[tap]) continue;
+        rest++;
+        int64_t divisor = scalar_greatest_divisor(stride, k->stride[tap]);
+        if (divisor > common) common = divisor, best = tap;
+    }
+    return best >= 0 && (stride / common <= MOST_STEP || rest > left) ? best : -1;
+}
+
+static bool fits(const sched_windows *x, const sched_window_axis *a, int aligned)
 {
     int64_t most = corner_most[x->axis_count - 1], reach = (a->taps - 1) * (int64_t)abs(a->apart);
     int64_t lower = sched_window_lower(a), upper = sched_window_upper(a);
-    return a->step <= MOST_STEP && a->stride > 0 && a->stride % ALIGNED == 0 && a->extent > 0 && a->taps > 0 &&
+    return a->step <= MOST_STEP && a->stride > 0 && a->stride % aligned == 0 && a->extent > 0 && a->taps > 0 &&
            reach <= offset_most[x->axis_count - 1] && lower >= -most && lower <= most && upper >= -most &&
            upper <= most;
 }
@@ -90,7 +106,7 @@ static bool find_windows(const schedule *s, const sched_operand *o, sched_window
     const param_digits *d = p->digits;
     const axis_digits *places = &d->axes[o->tile_axis], *k = &d->axes[o->k_axis];
     *x = (sched_windows){.k_axis = o->k_axis, .tile_axis = o->tile_axis, .origin = d->origin};
-    int last = k->count - 1;
+    int last = k->count - 1, aligned = ALIGNED_BYTES / dtypes[p->elem].size_bytes;
     if (last < 1 || k->stride[last] != 1 || k->extent[last] % s->choice.tile[2] || !find_group(x, access, d))
         return false;
     x->channels = k->extent[last];
@@ -100,7 +116,7 @@ static bool find_windows(const schedule *s, const sched_operand *o, sched_window
         if (k->guard[g][last]) return false;
     x->axis_count = places->count - 1;
     x->image_stride = places->stride[0];
-    if (x->axis_count < 1 || x->axis_count > SCHED_MOST_PLACES || x->depth <= 0 || x->image_stride % ALIGNED)
+    if (x->axis_count < 1 || x->axis_count > SCHED_MOST_PLACES || x->depth <= 0 || x->image_stride % aligned)
         return false;
     bool used[DIGITS_MOST] = {0};
     for (int g = 0; g < d->guard_count; g++) {
@@ -113,19 +129,20 @@ static bool find_windows(const schedule *s, const sched_operand *o, sched_window
             used[a->digit] = true;
         }
     }
-    int tap = last - 1;
-    for (int i = 0; i < x->axis_count; i++) {
+    for (int i = x->axis_count - 1; i >= 0; i--) { /* the farthest apart first */
         sched_window_axis *a = &x->axes[i];
         int place = places->count - 1 - i;
         a->count = places->extent[place];
-        while (tap >= 0 && used[tap]) tap--;
-        if (!a->stride && !walk_freely(a, places, place, k, tap >= 0 ? tap-- : -1)) return false;
+        int tap = a->stride ? -1 : nearest_tap(places->stride[place], k, used, i);
+        if (!a->stride && !walk_freely(a, places, place, k, tap)) return false;
+        if (a->digit >= 0) used[a->digit] = true;
         a->taps = a->digit < 0 ? 1 : (int)k->extent[a->digit];
         x->origin -= a->first * a->stride;
-        if (!fits(x, a)) return false;
+        if (!fits(x, a, aligned)) return false;
     }
-    while (tap >= 0 && used[tap]) tap--;
-    return tap < 0 && x->origin >= 0 && x->origin % ALIGNED == 0;
+    for (int tap = 0; tap < last; tap++)
+        if (!used[tap]) return false;
+    return x->origin >= 0 && x->origin % aligned == 0;
 }
 
 void fed_choose_windows(fed_work *w)
@@ -138,9 +155,8 @@ void fed_choose_windows(fed_work *w)
     }
     const tile_param *p = &s->kernel->params[s->gather.load->attr.access.array];
     sched_windows *x = ARENA_NEW(w->memory, sched_windows);
-    if (!found || !s->gather.along_k || !p->facts.bulk || dtypes[p->elem].size_bytes != 2 || !fed_gather_is_plain(s) ||
-        !find_windows(s, found, x))
-        return;
+    bool as_it_lies = found && p->elem == tile_type_of(s->kernel, found->source).elem && fed_gather_is_plain(s);
+    if (!as_it_lies || !s->gather.along_k || !p->facts.bulk || !find_windows(s, found, x)) return;
     found->gathered = false;
     found->along_k = true;
     found->windows = x;

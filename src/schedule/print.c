@@ -55,7 +55,8 @@ void schedule_print(const schedule *s, text *out)
             print_box(s, o->map, out);
             text_print(out, " x %d", o->boxes);
         }
-        if (o->gathered && s->gather.by_chunk) text_print(out, " by 16 bytes, %d steps ahead", s->gather.lag);
+        if (o->gathered && s->gather.by_chunk) text_add(out, " by 16 bytes");
+        if (o->gathered && s->gather.by_chunk && !s->gather.rounds) text_print(out, ", %d steps ahead", s->gather.lag);
         text_print(out, " > %s, along %s\n", o->ring.name, o->along_k ? "k" : o->side ? "columns" : "rows");
     }
     for (int i = 0; i < s->product_count; i++) {

@@ -117,17 +117,20 @@ typedef struct sched_operand {
 } sched_operand;
 
 /* The load that is gathered: a warp takes a line of the ring at a time, each lane the two elements beside each other that
- * are its 4 bytes of the line. So a lane stays at places of one axis (fixed), and the warp walks along the other. */
+ * are its 4 bytes of the line. So a lane stays at places of one axis (fixed), and the warp walks along the other.
+ * Rounded to tf32 an element has 4 bytes, and lines are of k however it lies: where neighbours are rows or columns, a lane
+ * stays at one of those and puts four k of it side by side. */
 typedef struct sched_gather {
     const tile_op *load; /* NULL: nothing is gathered */
     int side;
-    bool along_k;          /* lines of k: a lane stays at two k of a step and walks along rows or columns */
+    bool rounds;           /* f32 to tf32: the elements of two steps are on their way */
+    bool along_k;          /* elements are neighbours along k: a lane stays at k of a step and walks along rows or columns */
     int k_axis, tile_axis; /* of the array */
     int warp_lines;        /* of a warp, in each box */
-    int boxes;             /* of the ring; along k 1 */
-    int rows;      /* lines of half a step of a warp, which are asked for together; by_chunk: of all its lines */
-    bool by_chunk; /* along k, by copies of 16 bytes in the background: a lane has those of every fourth line */
-    int lag;       /* by_chunk: steps on their way before the first of them is waited for */
+    int boxes;             /* of the ring, rounds: of 32 rows or columns; along k 1 */
+    int rows;      /* lines of half a step of a warp, which are asked for together; by_chunk, rounds: of all its lines */
+    bool by_chunk; /* along k, 16 bytes at once, of every fourth line, by copies in the background unless it rounds */
+    int lag;       /* ... steps on their way before the first of them is waited for */
     bool *needed;  /* by value of the loop: what the operands are computed from */
 } sched_gather;
 
@@ -135,6 +138,7 @@ typedef struct sched_gather {
  * and has those of the next step on their way while it puts those of this one into the ring. */
 typedef struct sched_take {
     const tile_op *load; /* NULL: nothing of this side is taken */
+    bool rounds;         /* f32 to tf32, in lines of k: where elements lie along the tile a thread turns 4 x 4 of them */
     bool along_k;
     int k_axis, tile_axis; /* of the array */
     int vectors;           /* of 16 bytes, of a thread and a step */
@@ -217,6 +221,11 @@ typedef struct schedule {
 static inline bool sched_by_warps(const sched_operand *o)
 {
     return o->gathered || o->taken;
+}
+/* ... by copies in the background, which are waited for steps later? */
+static inline bool sched_copies_ahead(const schedule *s)
+{
+    return s->gather.by_chunk && !s->gather.rounds;
 }
 static inline bool sched_takes(const schedule *s)
 {

@@ -108,18 +108,19 @@ int map_for_driver(const cuda_api *api, const map_numbers *numbers, int64_t *wor
     uint32_t ones[CUDA_MAP_AXES] = {1, 1, 1, 1, 1};
     int swizzle = numbers->swizzle == 128 ? 3 : numbers->swizzle == 64 ? 2 : numbers->swizzle == 32 ? 1 : 0;
     enum { NO_INTERLEAVE = 0, L2_256_BYTES = 3, FILL_ZERO = 0, TF32 = 11 };
+    int type = numbers->rounds ? TF32 : types[numbers->elem];
     if (numbers->windows) {
         int done = api->cuTensorMapEncodeIm2col(
-            map, types[numbers->elem], (unsigned)numbers->rank, (void *)(uintptr_t)numbers->address, numbers->extents,
+            map, type, (unsigned)numbers->rank, (void *)(uintptr_t)numbers->address, numbers->extents,
             numbers->strides + 1, numbers->lower, numbers->upper, numbers->box[0], numbers->box[1], numbers->steps,
             NO_INTERLEAVE, swizzle, L2_256_BYTES, FILL_ZERO);
         memcpy(words, map, sizeof(map));
         return done;
     }
     int result =
-        api->cuTensorMapEncodeTiled(map, numbers->rounds ? TF32 : types[numbers->elem], (unsigned)numbers->rank,
-                                    (void *)(uintptr_t)numbers->address, numbers->extents, numbers->strides + 1,
-                                    numbers->box, ones, NO_INTERLEAVE, swizzle, L2_256_BYTES, FILL_ZERO);
+        api->cuTensorMapEncodeTiled(map, type, (unsigned)numbers->rank, (void *)(uintptr_t)numbers->address,
+                                    numbers->extents, numbers->strides + 1, numbers->box, ones, NO_INTERLEAVE, swizzle,
+                                    L2_256_BYTES, FILL_ZERO);
     memcpy(words, map, sizeof(map));
     return result;
 }

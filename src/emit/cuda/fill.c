@@ -27,7 +27,7 @@ static int guards_of(const tile_param *p)
     return MAXIMUM(p->digits->guard_count, 1);
 }
 
-static const char *place_type(emitter *e, const schedule *s)
+const char *fill_place_type(emitter *e, const schedule *s)
 {
     const tile_param *p = gathered(e, s);
     return arena_print(e->memory, "gather_place<%d, %s>", guards_of(p), p->facts.small ? "int" : "long");
@@ -41,7 +41,7 @@ static void put_place_of(emitter *e, const schedule *s, const char *name, int ax
     const char *type = p->facts.small ? "int" : "long", *position = "((unsigned)position)";
     if (!p->facts.small) position = "position";
     put(e, "const auto %s = [=](long position) {", name);
-    put(e, "    %s at;", place_type(e, s));
+    put(e, "    %s at;", fill_place_type(e, s));
     const char *sum = digits_sum(e, d, d->stride, position);
     put(e, "    at.offset = (%s)(%s);", type, sum ? sum : "0");
     for (int g = 0; g < guards_of(p); g++) {
@@ -77,7 +77,7 @@ static void put_base(emitter *e, const schedule *s, const char **first)
     put(e, "const %s *const gather_base = %s;", cuda_memory_type(p->elem), base);
 }
 
-static const char *start_of(emitter *e, const schedule *s, int wanted)
+const char *fill_start_of(emitter *e, const schedule *s, int wanted)
 {
     const struct access *a = &s->gather.load->attr.access;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
@@ -95,20 +95,18 @@ static void put_ask(emitter *e, const schedule *s, int half, const char *fixed, 
     put(e, "for (int row = 0; row < %d; row++) {", g->rows);
     put(e, "    const int box = (%d + row) / %d, line = (%d + row) %% %d;", half * g->rows, g->warp_lines,
         half * g->rows, g->warp_lines);
-    put(e, "    const %s here = gather_pass(%s, line);", place_type(e, s), walk);
+    put(e, "    const %s here = gather_pass(%s, line);", fill_place_type(e, s), walk);
     put(e, "    for (int v = 0; v < 2; v++)");
     put(e, "        gather_take(raw[%d][row][v], gather_base, %s[box][v], here, gather_extents);", half, fixed);
     put(e, "}");
 }
 
-void print_gather_begin(emitter *e, const schedule *s, const loop_node *n)
+/* Where lines and k lie, as functions of their numbers. */
+static void put_places(emitter *e, const schedule *s)
 {
     const sched_gather *g = &s->gather;
     const tile_param *p = gathered(e, s);
-    const char *first[GUARDS_MOST + 1], *type = place_type(e, s);
-    const char *from = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
-    const char *start = start_of(e, s, g->tile_axis);
-    need(e, g->by_chunk ? "gather_copy" : "gather_take");
+    const char *first[GUARDS_MOST + 1];
     e->array_used[g->load->attr.access.array] = true;
     put_base(e, s, first);
     text extents = {0};
@@ -118,6 +116,20 @@ void print_gather_begin(emitter *e, const schedule *s, const loop_node *n)
     text_free(&extents);
     put_place_of(e, s, "line_place", g->tile_axis, first);
     put_place_of(e, s, "k_place", g->k_axis, NULL);
+}
+
+void print_gather_begin(emitter *e, const schedule *s, const loop_node *n)
+{
+    const sched_gather *g = &s->gather;
+    const char *type = fill_place_type(e, s), *start = fill_start_of(e, s, g->tile_axis);
+    const char *from = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
+    need(e, sched_copies_ahead(s) ? "gather_copy" : "gather_take");
+    put_places(e, s);
+    if (!sched_copies_ahead(s)) put(e, "const long gather_start = %s < %s ? %s : %d;", from, limit, from, NOWHERE);
+    if (g->rounds) {
+        print_rounded_begin(e, s);
+        return;
+    }
     if (g->by_chunk) {
         put(e, "%s lines[%d];", type, g->rows);
         text_add(e->out, "#pragma unroll\n");
@@ -125,7 +137,6 @@ void print_gather_begin(emitter *e, const schedule *s, const loop_node *n)
         put(e, "    lines[row] = line_place(%s + filler * %d + row * 4 + lane / 8);", start, g->warp_lines);
         return;
     }
-    put(e, "const long gather_start = %s < %s ? %s : %d;", from, limit, from, NOWHERE);
     if (g->along_k) {
         put(e, "%s fixed[1][2], fixed_next[1][2];", type);
         put(e, "for (int v = 0; v < 2; v++) fixed[0][v] = k_place(gather_start + lane * 2 + v);");
@@ -138,16 +149,16 @@ void print_gather_begin(emitter *e, const schedule *s, const loop_node *n)
         put(e, "%s walk = k_place(gather_start + filler * %d + lane %% %d), walk_next;", type, g->warp_lines,
             g->warp_lines);
     }
-    put(e, "%s raw[2][%d][2];", dtypes[p->elem].size_bytes == 2 ? "unsigned" : "float", g->rows);
+    put(e, "%s raw[2][%d][2];", dtypes[gathered(e, s)->elem].size_bytes == 2 ? "unsigned" : "float", g->rows);
     put_ask(e, s, 0, "fixed", "walk");
 }
 
 void print_gather_next(emitter *e, const schedule *s, const loop_node *n)
 {
     const sched_gather *g = &s->gather;
-    const char *k = start_of(e, s, g->k_axis);
+    const char *k = fill_start_of(e, s, g->k_axis);
     if (g->by_chunk) {
-        put(e, "const %s k_here = k_place(%s + lane %% 8 * 8);", place_type(e, s), k);
+        put(e, "const %s k_here = k_place(%s + lane %% 8 * 8);", fill_place_type(e, s), k);
         return;
     }
     if (g->along_k)
@@ -272,6 +283,10 @@ static void put_half(emitter *e, const schedule *s, int half)
 void print_gather(emitter *e, const schedule *s)
 {
     const sched_gather *g = &s->gather;
+    if (g->rounds) {
+        print_rounded(e, s);
+        return;
+    }
     if (g->by_chunk) {
         put_chunks(e, s);
         return;
@@ -297,7 +312,7 @@ static void put_filled(emitter *e, const char *stage)
 void print_filled(emitter *e, const schedule *s)
 {
     int lag = s->gather.lag, stages = s->choice.stages;
-    if (!s->gather.by_chunk) {
+    if (!sched_copies_ahead(s)) {
         put_filled(e, "stage");
         return;
     }

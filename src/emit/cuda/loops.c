@@ -103,7 +103,7 @@ static void print_role(loop_printer *p, const loop_node *n)
         put(e, "if (warp >= %d) { /* %s */", role->first_warp, role->name);
     open_brace(e);
     if (!n->number[0] && sched_warps_fill(p->s)) put(e, "const int filler = warp - %d;", role->first_warp);
-    if (!n->number[0] && p->s->gather.by_chunk) put(e, "int behind = 0;");
+    if (!n->number[0] && sched_copies_ahead(p->s)) put(e, "int behind = 0;");
     need(e, "roles");
     if (role->registers) put(e, "registers_%s<%d>();", n->number[0] ? "more" : "less", role->registers);
     if (n->number[0] && p->s->out.stage_bytes) put(e, "int turn = 0;");

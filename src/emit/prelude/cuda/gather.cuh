@@ -347,6 +347,19 @@ INLINE void gather_take(R &x, const E *base, const gather_place<G, O> &a, const 
     gather_load(x, base + (a.offset + b.offset), inside);
 }
 
+//@ part gather_take4
+//@ needs gather_take load_words4_if
+/* Four neighbours at two places, of which none is outside alone. */
+template <int G, class O>
+INLINE void gather_take4(unsigned *words, const float *base, const gather_place<G, O> &a, const gather_place<G, O> &b,
+                         const int (&extents)[G])
+{
+    bool inside = true;
+#pragma unroll
+    for (int g = 0; g < G; g++) inside &= (unsigned)(a.guard[g] + b.guard[g]) < (unsigned)extents[g];
+    load_words4_if(words, base + (a.offset + b.offset), inside);
+}
+
 //@ part gather_copy
 //@ needs gather_place copy_async
 /* 16 bytes from two places, in the background. */

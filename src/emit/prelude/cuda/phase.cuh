@@ -284,6 +284,28 @@ INLINE void take_ask(unsigned (&raw)[VECTORS][4], const float *from, long line_s
     }
 }
 
+//@ part take_ask_turned
+//@ needs load_words4_if ask_u32
+/* Asks for VECTORS / 4 times 4 neighbours of 4 lines; from one four of neighbours to the next it is APART elements. */
+template <int VECTORS, int APART, bool WHOLE>
+INLINE void take_ask_turned(unsigned (&raw)[VECTORS][4], const float *from, long line_stride, long lines, long elements,
+                            long extent)
+{
+    const int lines_left = lines > 4096 ? 4096 : lines < 0 ? 0 : (int)lines;
+    const int left = elements > 4096 ? 4096 : elements < 0 ? 0 : (int)elements;
+    if (WHOLE || !((unsigned long)from & 15 || line_stride & 3 || extent & 3)) {
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++)
+            load_words4_if(raw[i], from + i % 4 * line_stride + i / 4 * APART, i % 4 < lines_left && i / 4 * APART < left);
+    } else {
+#pragma unroll
+        for (int i = 0; i < VECTORS * 4; i++) {
+            const int line = i / 4 % 4, at = i / 16 * APART + i % 4;
+            raw[i / 4][i % 4] = ask_u32(from + line * line_stride + at, line < lines_left && at < left);
+        }
+    }
+}
+
 //@ part pack_f16
 //@ needs f32_to_f16
 INLINE unsigned pack_f16(float low, float high)
