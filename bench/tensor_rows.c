@@ -304,6 +304,12 @@ static void step_norm_columns(const workload *w, const inputs *in, built *out)
     give(out, normed(in->tensors[0], QN_AXES(0)));
 }
 
+static void step_norm_rows(const workload *w, const inputs *in, built *out)
+{
+    (void)w;
+    give(out, normed(in->tensors[0], QN_AXES(1)));
+}
+
 static void step_norm_pixels(const workload *w, const inputs *in, built *out)
 {
     give(out, normed(images(w, in), QN_AXES(1)));
@@ -371,6 +377,15 @@ const workload row_workloads[] = {
     {"softmax 32768x4095 bf16", QN_BF16, 32768, 4095, COPY(32768, 4095) / 2, 0.9, make_one, step_soft_rows},
     {"sum of columns 65536x4096 f32", QN_F32, 65536, 4096, READ(65536, 4096), 0.9, make_one, step_column_sum},
     {"sum of columns 65536x4095 bf16", QN_BF16, 65536, 4095, READ(65536, 4095) / 2, 0.9, make_one, step_column_sum},
+    {"sum of columns 131072x512 f32", QN_F32, 131072, 512, READ(131072, 512), 0.9, make_one, step_column_sum},
+    {"sum of columns 1048576x64 f32", QN_F32, 1048576, 64, READ(1048576, 64), 0.9, make_one, step_column_sum},
+    {"sum of columns 1048576x64 bf16", QN_BF16, 1048576, 64, READ(1048576, 64) / 2, 0.9, make_one, step_column_sum},
+    {"sum of columns 3000000x17 f32", QN_F32, 3000000, 17, READ(3000000, 17), 0.9, make_one, step_column_sum},
+    {"norm of rows 64x1048576 f32", QN_F32, 64, 1048576, COPY(64, 1048576), 0.9, make_one, step_norm_rows},
+    {"norm of rows 4x16777216 f32", QN_F32, 4, 16777216, COPY(4, 16777216), 0.85, make_one, step_norm_rows},
+    {"norm of rows 1x67108864 f32", QN_F32, 1, 67108864, COPY(1, 67108864), 0.85, make_one, step_norm_rows},
+    {"softmax 1x67108864 f32", QN_F32, 1, 67108864, COPY(1, 67108864), 0.85, make_one, step_soft_rows},
+    {"softmax 16x4194304 f32", QN_F32, 16, 4194304, COPY(16, 4194304), 0.85, make_one, step_soft_rows},
     {"sum over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one, step_middle_sum},
     {"max over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one, step_middle_max},
     {"argmax over the middle 32x4096x4095 f32", QN_F32, 131072, 4095, READ(131072, 4095), 0.9, make_one,

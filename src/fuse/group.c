@@ -222,6 +222,32 @@ static bool holds_more(const planner *p, int a, int b, const cell *both)
 #define LESS_BYTES 0.95
 #define JOIN_MARGIN 1.2 /* estimates are no nearer; and what is nearly equal stays as it is for other batch sizes */
 
+/* Can cells a and b be one kernel, c, and does it pay? */
+static const char *build_joined(planner *p, int a, int b, cell *c, arena *scratch)
+{
+    if (c->g.write_count + c->read_count > LOWER_ARRAYS - 4) return "it would touch too many arrays";
+    if (p->frugal && holds_more(p, a, b, c)) return "together they would have more in memory at once";
+    const char *why = NULL;
+    qn_error error = {0};
+    if (!cell_build(p, c, scratch, NULL, &why, &error)) return why ? why : "they do not go over the same elements";
+    if (c->g.kind != GROUP_LOOP) return NULL;
+    c->cost = p->built;
+    c->costed = c->stamp;
+    const fuse_cost one = *cell_cost(p, &p->cells[a]), other = *cell_cost(p, &p->cells[b]);
+    double apart = one.time_ns + other.time_ns;
+    bool saves = c->cost.bytes < LESS_BYTES * (one.bytes + other.bytes); /* else together they must be faster */
+    if (one.time_ns > 0 && other.time_ns > 0 && c->cost.time_ns > (saves ? JOIN_MARGIN : 1) * apart)
+        return "computing it again where it is needed would take longer than its way through memory";
+    return NULL;
+}
+
+static void take_over(planner *p, int a, int b, const cell *c)
+{
+    p->cells[b].dead = true;
+    p->cells[a] = *c;
+    for (int i = 0; i < c->g.node_count; i++) p->cell_of[c->g.nodes[i]] = a;
+}
+
 static const char *join(planner *p, int a, int b, arena *scratch)
 {
     const cell *x = &p->cells[a], *y = &p->cells[b];
@@ -231,24 +257,10 @@ static const char *join(planner *p, int a, int b, arena *scratch)
     if (x->g.node_count + y->g.node_count > GROUP_MOST_NODES) return "the kernel would be too long";
     if (between(p, a, b)) return "another kernel stands between them";
     cell c = joined(p, x, y);
-    if (c.g.write_count + c.read_count > LOWER_ARRAYS - 4) return "it would touch too many arrays";
-    if (p->frugal && holds_more(p, a, b, &c)) return "together they would have more in memory at once";
-    const char *why = NULL;
-    qn_error error = {0};
-    if (!cell_build(p, &c, scratch, NULL, &why, &error)) return why ? why : "they do not go over the same elements";
-    if (c.g.kind == GROUP_LOOP) {
-        c.cost = p->built;
-        c.costed = c.stamp;
-        const fuse_cost one = *cell_cost(p, &p->cells[a]), other = *cell_cost(p, &p->cells[b]);
-        double apart = one.time_ns + other.time_ns;
-        bool saves = c.cost.bytes < LESS_BYTES * (one.bytes + other.bytes); /* else together they must be faster */
-        if (one.time_ns > 0 && other.time_ns > 0 && c.cost.time_ns > (saves ? JOIN_MARGIN : 1) * apart)
-            return "computing it again where it is needed would take longer than its way through memory";
-    }
+    const char *why = build_joined(p, a, b, &c, scratch);
+    if (why) return why;
     settle_positions(p, a, b);
-    p->cells[b].dead = true;
-    p->cells[a] = c;
-    for (int i = 0; i < c.g.node_count; i++) p->cell_of[c.g.nodes[i]] = a;
+    take_over(p, a, b, &c);
     return NULL;
 }
 
@@ -336,6 +348,52 @@ static void join_all(planner *p)
     } while (join_round(p, ROUND_SIBLINGS));
 }
 
+/* Does a way lead from cell a to cell b other than directly? A copy is not among its value's users, so ways over it are found
+ * from their end alone. */
+static bool leads_around(planner *p, int a, int b)
+{
+    cell_walk up = walk_begin(p, p->seen_back, p->stack_back, b);
+    for (int edges = 0; edges < MOST_EDGES; edges++) {
+        int next = walk_step(p, &up, false);
+        if (next == -1) return false;
+        if (next == -2 || next == up.at || (up.at == b && next == a)) continue;
+        if (next == a) return true;
+        walk_to(&up, next);
+    }
+    return true;
+}
+
+static bool joins_fold(planner *p, int a, int b)
+{
+    cell *x = &p->cells[a], *y = &p->cells[b];
+    if (x->g.kind != GROUP_LOOP || y->g.kind != GROUP_LOOP || x->copy_count || y->copy_count ||
+        group_is_barrier(p, x) || group_is_barrier(p, y) || keeps(p, x, y) ||
+        x->g.node_count + y->g.node_count > GROUP_MOST_NODES || leads_around(p, a, b))
+        return false;
+    arena *scratch = arena_new();
+    cell c = joined(p, x, y);
+    bool good = c.read_count && !build_joined(p, a, b, &c, scratch) &&
+                c.cost.bytes < LESS_BYTES * (cell_cost(p, x)->bytes + cell_cost(p, y)->bytes);
+    arena_free(scratch);
+    if (good) take_over(p, a, b, &c);
+    return good;
+}
+
+/* A fold, and one that waited for it and wrote what its readers compute again now: if both go through the same array, they
+ * may go together. */
+static void join_folds(planner *p)
+{
+    for (node n = 1; (int)n < p->node_count; n++) {
+        if (!p->reached[n] || !p->is_op[n] || graph_get(p->g, n)->code != GRAPH_REDUCE) continue;
+        int b = p->cell_of[n];
+        for (int k = 0; k < p->cells[b].read_count && !p->cells[b].dead; k++) {
+            node from = plan_writer(p, p->cells[b].reads[k]);
+            int a = p->is_op[from] ? p->cell_of[from] : b;
+            if (a != b && !p->cells[a].dead && joins_fold(p, a, b)) break;
+        }
+    }
+}
+
 void group_nodes(planner *p)
 {
     int count = p->cell_count;
@@ -351,6 +409,7 @@ void group_nodes(planner *p)
     p->early = false;
     join_all(p);
     group_recompute(p);
+    if (p->copying) join_folds(p);
 }
 
 const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer)

@@ -85,11 +85,23 @@ static bool trace_outputs(loop *p)
     return true;
 }
 
+/* By term: it stands between a fold and one that need not wait for it, and is never computed (pair.c). */
+static bool *inside_pairs(const loop *p)
+{
+    bool *inside = ARENA_ARRAY(p->b->memory, bool, p->t->term_count);
+    loop_pair found;
+    for (int i = 1; i < p->t->term_count && loop_carries_pairs(p); i++)
+        if (loop_find_pair(p, i, &found)) inside[p->t->terms[i].inputs[0]] = inside[found.less] = true;
+    return inside;
+}
+
 /* Which terms wait for late folds, and whether the phases can have it so. */
 static bool part_phases(loop *p)
 {
     const trace *t = p->t;
     unsigned all = p->outer | p->inner;
+    const bool *skipped = inside_pairs(p);
+    loop_pair pair;
     bool *row_fold = ARENA_ARRAY(p->b->memory, bool, t->term_count); /* needs the program of its row */
     p->late = ARENA_ARRAY(p->b->memory, bool, t->term_count);
     for (int i = 1; i < t->term_count; i++) {
@@ -107,7 +119,9 @@ static bool part_phases(loop *p)
         }
         if (x->kind == TERM_FOLD && x->folded) {
             bool is_late = x->folded != p->inner || !p->inner;
-            if (is_late && p->late[i]) return refuse(p->b, "a reduction of a reduction over the same rows");
+            bool waits = is_late && p->late[i];
+            if (waits && loop_carries_pairs(p) && loop_find_pair(p, i, &pair)) waits = p->late[pair.source];
+            if (waits) return refuse(p->b, "a reduction of a reduction over the same rows");
             if (is_late && p->shape == LOOP_COLUMN && p->inner && !(x->axes & p->inner))
                 return refuse(p->b, "a reduction over everything beside one over rows");
             p->late[i] |= is_late;
@@ -115,7 +129,7 @@ static bool part_phases(loop *p)
             if (is_late) continue;
             if (p->late[i]) return refuse(p->b, "it needs all rows before the first is done");
         }
-        if (p->late[i] && (x->axes & p->outer) && p->outer != 0 && x->axes & ~p->inner)
+        if (p->late[i] && !skipped[i] && (x->axes & p->outer) && p->outer != 0 && x->axes & ~p->inner)
             return refuse(p->b, "it needs all rows before the first is done");
         if (p->late[i] && row_fold[i]) return refuse(p->b, "it needs all rows before the first is done");
     }

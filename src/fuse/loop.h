@@ -61,6 +61,26 @@ bool loop_writes_rows(const loop *p); /* on a GPU: rows of memory, folded, and r
 /* Do inner lines of some array begin between vectors of memory? */
 bool loop_begins_between(const loop *p);
 
+/* pair.c: a fold that waits for another one of the same rows, `first`, and need not: sum((x - m)^2), m a multiple of sum(x), and
+ * sum(exp(x - m)), m = max(x). A program carries what it would be of the rows so far, and beside it their mean or maximum. */
+typedef enum pair_kind { PAIR_NONE, PAIR_SQUARES, PAIR_EXPONENTS } pair_kind;
+typedef struct loop_pair {
+    pair_kind kind;
+    int source, about, first, less; /* terms: x, m, the fold that m comes from, x - m */
+} loop_pair;
+typedef struct pair_state {
+    value fold, beside;
+} pair_state;
+enum { PAIR_ROWS = 8 }; /* of a turn, at most */
+bool loop_find_pair(const loop *p, int fold, loop_pair *out);
+bool loop_carries_pairs(const loop *p);
+/* These rows (values of x) join what is carried; count: of rows carried so far, f32. */
+void pair_turn(lowering *l, frame *f, pair_kind kind, const value *rows, int row_count, value count, pair_state *s);
+/* What is carried along tile axis 0 becomes one; count: rows of each, all: their sum. */
+void pair_leave(lowering *l, frame *f, pair_kind kind, value count, value all, bool to_scalar, pair_state *s);
+/* What a part of `count` rows adds to the fold about m. */
+value pair_join(lowering *l, frame *f, pair_kind kind, value about, value count, const pair_state *part);
+
 /* strip.c: the loop with several results at each place; NULL: that saves nothing. */
 loop *loop_strip(const loop *p);
 

@@ -5,211 +5,14 @@
  * With row reductions beside (LOOP_BOTH) a program takes whole rows, one after the other.
  * SPDX-License-Identifier: MIT
  */
-#include "fuse/loop.h"
+#include "fuse/column_parts.h"
 
 #include <string.h>
 
 #define COLUMN_BLOCK 4096 /* elements that a program carries */
 #define JOIN_ROWS 16      /* parts that are joined at once */
 #define JOIN_ROWS_MANY 64 /* ... where a GPU leaves some hundred */
-#define JOIN_COLUMNS 64
-#define JOIN_BLOCK 2048
-
-/* The late folds and where their parts wait. */
-typedef struct parts {
-    int folds[LOWER_ARRAYS], count;
-    fold_kind kinds[LOWER_ARRAYS];
-    int scratch[LOWER_ARRAYS];   /* parameters [parts][the other kept axes ...] */
-    unsigned kept[LOWER_ARRAYS]; /* inner axes of the space that the fold keeps: all or none */
-    int part_param;
-    int64_t part_count;
-    int64_t join_rows;
-} parts;
-
-static void find_folds(const loop *p, lowering *l, parts *c)
-{
-    for (int i = 1; i < p->t->term_count; i++) {
-        const term *x = &p->t->terms[i];
-        if (x->kind != TERM_FOLD || !x->folded || (x->folded == p->inner && p->inner)) continue;
-        if (c->count == LOWER_ARRAYS - 1 || x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN) {
-            l->why = "a position along axes that do not lie together";
-            return;
-        }
-        c->kept[c->count] = x->axes & p->inner;
-        c->kinds[c->count] = x->fold;
-        c->folds[c->count++] = i;
-    }
-}
-
-/* Sums of a CPU's programs go in blocks of so many turns; a GPU has programs for all turns and no registers for more. */
-#define SUM_BLOCK 256
-static int sum_levels(const loop *p)
-{
-    return p->b->options->gpu ? 0 : 1;
-}
-
-/* So do a CPU's parts, of which there are more with every thread: a row of a tile for each program. */
-#define JOIN_SUM_BLOCK 32
-static int join_levels(const loop *p, const parts *c)
-{
-    int64_t turns = (c->part_count + c->join_rows - 1) / c->join_rows;
-    if (!sum_levels(p) || turns <= JOIN_SUM_BLOCK) return 0;
-    return turns <= JOIN_SUM_BLOCK * JOIN_SUM_BLOCK ? 1 : 2;
-}
-
-static dtype fold_elem(const loop *p, int fold)
-{
-    return p->t->terms[p->t->terms[fold].inputs[0]].elem;
-}
-
-static value identity(const loop *p, lowering *l, tile_block *b, int fold)
-{
-    dtype elem = fold_elem(p, fold);
-    return lower_number(l, b, elem, fold_identity(p->t->terms[fold].fold, elem));
-}
-
-static void make_scratch(const loop *p, lowering *l, parts *c, const int *kept, int kept_count)
-{
-    c->part_param = lower_scalar(l, "parts", c->part_count);
-    value head_parts = lower_scalar_value(l, l->k->head, c->part_param);
-    for (int i = 0; i < c->count; i++) {
-        value extents[MAX_RANK] = {head_parts};
-        int rank = 1;
-        for (int k = 0; k < kept_count && c->kept[i] && rank < MAX_RANK; k++)
-            extents[rank++] = lower_head_extent(l, kept[k]);
-        c->scratch[i] = lower_scratch(l, arena_print(l->memory, "part%d", i), fold_elem(p, c->folds[i]), extents, rank);
-    }
-}
-
-static bool is_late_output(const loop *p, int i)
-{
-    return p->late[p->outputs[i].term];
-}
-
-static bool output_is_wide(const loop *p, int i)
-{
-    for (int k = 0; k < p->outputs[i].map.rank; k++)
-        if (affine_axes(&p->outputs[i].map.axes[k], p->t->atom_axes) & p->inner) return true;
-    return false;
-}
-
-/* ---- joining ---- */
-
-/* The joined value of a fold that keeps nothing, in any frame: a block of parts at a time. */
-static value join_scalar(const loop *p, lowering *l, frame *f, const parts *c, int i, value part_count)
-{
-    const term *x = &p->t->terms[c->folds[i]];
-    frame *whole = lower_frame(l, f, f->block);
-    whole->rank = 1;
-    whole->dims[0] = JOIN_BLOCK;
-    value carried = lower_broadcast(l, whole, identity(p, l, f->block, c->folds[i]), 1), sum;
-    lower_for loop = lower_for_begin(l, lower_integer(l, f->block, 0), part_count,
-                                     lower_integer(l, f->block, JOIN_BLOCK), &carried, 1);
-    frame *g = lower_frame(l, whole, loop.body);
-    g->rank = 1;
-    g->dims[0] = JOIN_BLOCK;
-    int axis = 0;
-    bool safe = false;
-    value some = lower_load_array(l, g, c->scratch[i], &loop.index, &axis, &safe);
-    value next = lower_combine(l, g, x->fold, loop.carried[0], some, 0);
-    next = lower_keep_beyond(l, g, loop.index, part_count, next, loop.carried[0]);
-    lower_for_end(l, f->block, &loop, &next, &sum);
-    return lower_reduce(l, whole, sum, x->fold, x->n, 1, true);
-}
-
-static void join_scalars(const loop *p, lowering *l, frame *f, const parts *c, value part_count)
-{
-    for (int i = 0; i < c->count; i++)
-        if (!c->kept[i]) lower_bind(f, c->folds[i], join_scalar(p, l, f, c, i, part_count));
-}
-
-static void join_phase_scalars(const loop *p, lowering *l, const parts *c)
-{
-    lower_phase(l);
-    frame *f = lower_frame(l, NULL, NULL);
-    value one = lower_integer(l, l->k->head, 1);
-    lower_phase_launch(l, l->k->phase_count - 1, &one, 1);
-    join_scalars(p, l, f, c, lower_scalar_value(l, l->phase, c->part_param));
-    for (int i = 0; i < p->output_count; i++)
-        if (is_late_output(p, i) && !output_is_wide(p, i))
-            lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
-}
-
-/* Columns: every program joins the parts of its block of the last kept axis. */
-static void join_phase_columns(const loop *p, lowering *l, const parts *c, const int *kept, int kept_count)
-{
-    int64_t blocks[SPACE_AXES];
-    value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
-    int which[LOWER_ARRAYS], count = 0, last = kept[kept_count - 1];
-    fold_kind kinds[LOWER_ARRAYS];
-    lower_phase(l);
-    frame *f = lower_frame(l, NULL, NULL);
-    for (int i = 0; i < kept_count; i++) blocks[i] = 1;
-    blocks[kept_count - 1] = JOIN_COLUMNS;
-    loop_programs(l, f, kept, blocks, kept_count, l->k->phase_count - 1, 0, starts);
-    value part_count = lower_scalar_value(l, l->phase, c->part_param);
-    f->rank = 2;
-    f->dims[0] = 1;
-    f->dims[1] = JOIN_COLUMNS;
-    frame_tile(f, last, 1, starts[kept_count - 1], true);
-    join_scalars(p, l, f, c, part_count);
-    for (int i = 0; i < c->count; i++) {
-        if (!c->kept[i]) continue;
-        frame wide = *f;
-        wide.dims[0] = c->join_rows;
-        carried[count] = lower_broadcast(l, &wide, identity(p, l, f->block, c->folds[i]), 3);
-        kinds[count] = c->kinds[i];
-        which[count++] = i;
-    }
-    lower_sums loop = lower_sums_begin(l, f->block, lower_integer(l, f->block, 0), part_count,
-                                       lower_integer(l, f->block, c->join_rows), join_levels(p, c), JOIN_SUM_BLOCK,
-                                       carried, kinds, count);
-    frame *g = lower_frame(l, f, loop.in.body);
-    g->rank = 2;
-    g->dims[0] = c->join_rows;
-    g->dims[1] = JOIN_COLUMNS;
-    frame_tile(g, last, 1, starts[kept_count - 1], true);
-    for (int i = 0; i < count; i++) {
-        value at[MAX_RANK] = {loop.in.index};
-        int axis[MAX_RANK] = {0}, rank = 1;
-        bool safe[MAX_RANK] = {false};
-        for (int k = 0; k < kept_count; k++, rank++) {
-            axis[rank] = k == kept_count - 1 ? 1 : -1;
-            safe[rank] = k != kept_count - 1;
-            at[rank] = starts[k];
-        }
-        value v = lower_load_array(l, g, c->scratch[which[i]], at, axis, safe);
-        fold_kind fold = p->t->terms[c->folds[which[i]]].fold;
-        value sum = lower_combine(l, g, fold, loop.in.carried[i], v, 0);
-        next[i] = lower_keep_beyond(l, g, loop.in.index, part_count, sum, loop.in.carried[i]);
-    }
-    lower_sums_end(l, f->block, &loop, next, results);
-    for (int i = 0; i < count; i++) {
-        /* Columns beyond the end hold nothing that exists; no result of theirs is stored. */
-        frame wide = *f;
-        wide.dims[0] = c->join_rows;
-        const term *x = &p->t->terms[c->folds[which[i]]];
-        lower_bind(f, c->folds[which[i]],
-                   lower_reduce(l, f, lower_fill(l, &wide, results[i], x->fold), x->fold, x->n, 1, false));
-    }
-    for (int i = 0; i < p->output_count; i++)
-        if (is_late_output(p, i) && output_is_wide(p, i))
-            lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
-}
-
-static void join_phases(const loop *p, lowering *l, const parts *c, const int *kept, int kept_count)
-{
-    bool scalars = false, columns = false;
-    for (int i = 0; i < p->output_count; i++) {
-        if (!is_late_output(p, i)) continue;
-        if (output_is_wide(p, i))
-            columns = true;
-        else
-            scalars = true;
-    }
-    if (columns) join_phase_columns(p, l, c, kept, kept_count);
-    if (scalars) join_phase_scalars(p, l, c);
-}
+#define SUM_BLOCK 256     /* turns of a loop that adds up in blocks */
 
 /* ---- chunks of rows ---- */
 
@@ -249,20 +52,52 @@ static int64_t chunk_count(const loop *p, int64_t turns, int64_t others, int64_t
     return MAXIMUM(count, 1);
 }
 
-/* One step of each fold in the frame of a turn. */
-static value step(const loop *p, lowering *l, frame *f, int fold, value carried)
+/* What is carried before the first row: one value a place of the frame. */
+static void begin_carried(const loop *p, lowering *l, const parts *c, frame *f, value *carried)
 {
-    const term *x = &p->t->terms[fold];
-    value v = lower_term(l, f, x->inputs[0]), mask = lower_mask(l, f);
-    value sum = lower_combine(l, f, x->fold, carried, v, x->n);
-    if (!mask) return sum;
-    tile_type type = tile_type_of(l->k, carried);
-    value next = lower_op(l, f->block, OP_SELECT, type.elem, (value[]){mask, sum, carried}, 3, 0);
+    unsigned all = (1u << f->rank) - 1;
+    for (int i = 0; i < c->count; i++) {
+        carried[i] = lower_broadcast(l, f, parts_identity(p, l, f->block, c->folds[i]), all);
+        if (!c->pairs[i].kind) continue;
+        value beside = parts_identity_beside(l, f->block, c->pairs[i].kind);
+        carried[c->beside_at[i]] = lower_broadcast(l, f, beside, all);
+    }
+}
+
+/* now, but where there is no row what was carried before. */
+static value where_rows(lowering *l, frame *f, value mask, value now, value carried)
+{
+    if (!mask) return now;
+    value next =
+        lower_op(l, f->block, OP_SELECT, tile_type_of(l->k, carried).elem, (value[]){mask, now, carried}, 3, 0);
     tile_def(l->k, next)->flags |= F_ASSIGN;
     return next;
 }
 
-static void store_part(lowering *l, frame *f, const parts *c, int i, value chunk, const value *starts, const int *axis,
+/* One step of each fold in the frame of a turn; first, end: of the rows of its first axis. */
+static void step(const loop *p, lowering *l, frame *f, const parts *c, const value *carried, value first, value end,
+                 value *next)
+{
+    for (int i = 0; i < c->count; i++) {
+        const term *x = &p->t->terms[c->folds[i]];
+        value row = lower_term(l, f, c->pairs[i].kind ? c->pairs[i].source : x->inputs[0]), mask = lower_mask(l, f);
+        if (!c->pairs[i].kind) {
+            next[i] = where_rows(l, f, mask, lower_combine(l, f, x->fold, carried[i], row, x->n), carried[i]);
+            continue;
+        }
+        pair_state both = {carried[i], carried[c->beside_at[i]]};
+        row = lower_broadcast(l, f, row, (1u << f->rank) - 1);
+        pair_turn(l, f, c->pairs[i].kind, &row, 1, c->count_at ? carried[c->count_at] : 0, &both);
+        next[i] = where_rows(l, f, mask, both.fold, carried[i]);
+        next[c->beside_at[i]] = where_rows(l, f, mask, both.beside, carried[c->beside_at[i]]);
+    }
+    if (!c->count_at) return;
+    value so_far = carried[c->count_at], one = lower_number(l, f->block, DT_F32, (number){.f = 1});
+    value more = lower_op(l, f->block, OP_ADD, DT_F32, (value[]){so_far, one}, 2, 0);
+    next[c->count_at] = lower_keep_beyond(l, f, first, end, more, so_far);
+}
+
+static void store_part(lowering *l, frame *f, int scratch, value chunk, const value *starts, const int *axis,
                        const bool *safe, int kept_count, value v)
 {
     value at[MAX_RANK] = {chunk};
@@ -273,12 +108,13 @@ static void store_part(lowering *l, frame *f, const parts *c, int i, value chunk
         along[k + 1] = axis[k];
         inside[k + 1] = safe[k];
     }
-    lower_store_array(l, f, c->scratch[i], at, along, inside, v);
+    lower_store_array(l, f, scratch, at, along, inside, v);
 }
 
 /* Wide columns on a GPU: a program carries one value a column in registers, and asks for several rows at once. */
-#define WIDE_COLUMNS 256
+#define WIDE_COLUMNS 16
 #define WIDE_BLOCK 1024
+#define WIDE_PROGRAMS 6 /* of a multiprocessor, of so many columns: others are as many more as they are narrower */
 #define WIDE_ROWS 8
 #define WIDE_OPS 48     /* of the rows of a turn together: more are text for the compiler, and registers */
 #define WIDE_FUNCTION 8 /* ops of a costly function */
@@ -311,19 +147,32 @@ static void wide_turn(const loop *p, lowering *l, frame *f, const lower_for *tur
             k ? lower_op(l, turns->body, OP_ADD, DT_I64, (value[]){row, lower_integer(l, turns->body, k)}, 2, 0) : row;
         frame_scalar(g, rows[row_count - 1], at);
         if (row_count > 1) scalars_of(l, g, others, rows, row_count - 1);
-        for (int i = 0; i < c->count; i++)
-            parts[i][k] = lower_broadcast(l, g, lower_term(l, g, p->t->terms[c->folds[i]].inputs[0]), 1);
+        for (int i = 0; i < c->count; i++) {
+            int of = c->pairs[i].kind ? c->pairs[i].source : p->t->terms[c->folds[i]].inputs[0];
+            parts[i][k] = lower_broadcast(l, g, lower_term(l, g, of), 1);
+        }
         for (int i = 0; i < p->output_count; i++)
-            if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
+            if (!parts_is_late(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
         lower_checks(l, g);
     }
-    for (int i = 0; i < c->count; i++) {
+    value so_far = c->count_at ? turns->carried[c->count_at] : 0;
+    for (int i = 0; i < c->count; i++) { /* columns beyond the end are carried too, and never stored */
         const term *x = &p->t->terms[c->folds[i]];
+        if (c->pairs[i].kind) {
+            pair_state both = {turns->carried[i], turns->carried[c->beside_at[i]]};
+            pair_turn(l, g, c->pairs[i].kind, parts[i], count, so_far, &both);
+            next[i] = both.fold;
+            next[c->beside_at[i]] = both.beside;
+            continue;
+        }
         for (int s = 1; s < count; s *= 2)
             for (int k = 0; k + s < count; k += 2 * s)
                 parts[i][k] = lower_combine(l, g, x->fold, parts[i][k], parts[i][k + s], x->n);
-        /* Columns beyond the end are carried too, and never stored. */
         next[i] = lower_combine(l, g, x->fold, turns->carried[i], parts[i][0], x->n);
+    }
+    if (so_far) {
+        value more = lower_number(l, g->block, DT_F32, (number){.f = count});
+        next[c->count_at] = lower_op(l, g->block, OP_ADD, DT_F32, (value[]){so_far, more}, 2, 0);
     }
 }
 
@@ -338,8 +187,12 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     int64_t turns = (l->extents[tiled] + at_once - 1) / at_once * extents_product(l, rows, row_count - 1);
     /* Programs that run all at once, eight of 128 threads on a multiprocessor: of a few more half would wait. */
     c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 1);
+    if (width < WIDE_BLOCK) {
+        int64_t wanted = MAXIMUM(p->b->options->units, 1) * WIDE_PROGRAMS * (WIDE_BLOCK / width) / others;
+        c->part_count = MAXIMUM(MINIMUM(wanted, turns), 1);
+    }
     int chunk_param = lower_scalar(l, "chunks", c->part_count);
-    make_scratch(p, l, c, kept, kept_count);
+    parts_make_scratch(p, l, c, kept, kept_count);
     value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);
     frame *f = lower_frame(l, NULL, NULL);
@@ -349,7 +202,8 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     f->rank = 1;
     f->dims[0] = width;
     frame_tile(f, last, 0, starts[kept_count - 1], true);
-    for (int i = 0; i < c->count; i++) carried[i] = lower_broadcast(l, f, identity(p, l, b, c->folds[i]), 1);
+    begin_carried(p, l, c, f, carried);
+    if (c->count_at) carried[c->count_at] = parts_identity_beside(l, b, PAIR_SQUARES); /* the same for all columns */
     value by = lower_scalar_value(l, l->phase, chunk_param), many = lower_integer(l, b, at_once);
     value extent = lower_extent(l, tiled);
     value whole = lower_op(l, b, OP_DIV, DT_I64, (value[]){extent, many}, 2, 0);
@@ -359,7 +213,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     for (int tail = 0; tail < 2; tail++) { /* turns of several rows, then the rows that are left, one by one */
         value each = tail ? rest : whole, limit = each;
         if (around) limit = lower_op(l, b, OP_MUL, DT_I64, (value[]){each, around}, 2, 0);
-        lower_for loop = lower_for_begin(l, chunk, limit, by, carried, c->count);
+        lower_for loop = lower_for_begin(l, chunk, limit, by, carried, c->carried);
         value at = loop.index, other = 0;
         if (around) {
             at = lower_op(l, loop.body, OP_MOD, DT_I64, (value[]){loop.index, each}, 2, 0);
@@ -371,6 +225,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
         lower_for_end(l, b, &loop, next, results);
         memcpy(carried, results, sizeof(carried));
     }
+    bool counted = false;
     for (int i = 0; i < c->count; i++) {
         int axis[SPACE_AXES];
         bool safe[SPACE_AXES];
@@ -378,9 +233,16 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
             axis[k] = k == kept_count - 1 ? 0 : -1;
             safe[k] = k != kept_count - 1;
         }
-        store_part(l, f, c, i, chunk, starts, axis, safe, kept_count, results[i]);
+        store_part(l, f, c->scratch[i], chunk, starts, axis, safe, kept_count, results[i]);
+        if (c->pairs[i].kind)
+            store_part(l, f, c->beside[i], chunk, starts, axis, safe, kept_count, results[c->beside_at[i]]);
+        if (c->pairs[i].kind == PAIR_SQUARES && !counted) {
+            value rows_done = lower_broadcast(l, f, results[c->count_at], 1);
+            store_part(l, f, c->counts, chunk, starts, axis, safe, kept_count, rows_done);
+            counted = true;
+        }
     }
-    join_phases(p, l, c, kept, kept_count);
+    parts_join(p, l, c, kept, kept_count);
     return lower_finish(l, out, error);
 }
 
@@ -391,7 +253,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int row_count = loop_axes(p, l, p->outer, rows), kept_count = loop_axes(p, l, p->inner, kept);
     bool gpu = p->b->options->gpu;
     parts c = {.join_rows = gpu ? JOIN_ROWS_MANY : JOIN_ROWS};
-    find_folds(p, l, &c);
+    parts_find(p, l, &c);
     if (kept_count >= MAX_RANK) l->why = "a result has more axes than an array can have";
     if (l->why) return lower_finish(l, out, error);
     if (gpu && kept_count && l->extents[kept[kept_count - 1]] >= WIDE_COLUMNS)
@@ -417,7 +279,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int64_t chunks = chunk_count(p, turns, others, 4), rows_each = kept_count && !gpu ? dims[0] : 1;
     int chunk_param = lower_scalar(l, "chunks", chunks);
     c.part_count = chunks * rows_each;
-    make_scratch(p, l, &c, kept, kept_count);
+    parts_make_scratch(p, l, &c, kept, kept_count);
 
     value starts[SPACE_AXES], carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);
@@ -428,8 +290,9 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     f->dims[0] = dims[0];
     f->dims[1] = dims[1];
     if (kept_count) frame_tile(f, kept[kept_count - 1], 1, starts[kept_count - 1], true);
-    for (int i = 0; i < c.count; i++)
-        carried[i] = lower_broadcast(l, f, identity(p, l, f->block, c.folds[i]), (1u << rank) - 1);
+    begin_carried(p, l, &c, f, carried);
+    if (c.count_at) /* of each row of the tile */
+        carried[c.count_at] = lower_broadcast(l, f, parts_identity_beside(l, f->block, PAIR_SQUARES), 1);
     /* Turn t is tile t % tiles of looped coordinate t / tiles; a chunk takes every so manyth. */
     value block = lower_integer(l, f->block, dims[0]);
     value tile_count = lower_op(l, f->block, OP_ADD, DT_I64,
@@ -440,7 +303,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         limit = lower_op(l, f->block, OP_MUL, DT_I64, (value[]){tile_count, product(l, f->block, rows, looped)}, 2, 0);
     value by = lower_scalar_value(l, l->phase, chunk_param);
     lower_sums loop =
-        lower_sums_begin(l, f->block, chunk, limit, by, sum_levels(p), SUM_BLOCK, carried, c.kinds, c.count);
+        lower_sums_begin(l, f->block, chunk, limit, by, parts_sum_levels(p), SUM_BLOCK, carried, c.kinds, c.carried);
     tile_block *body = loop.in.body;
     frame *g = lower_frame(l, f, body);
     g->rank = rank;
@@ -452,9 +315,9 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     }
     value start = lower_op(l, body, OP_MUL, DT_I64, (value[]){tile, block}, 2, 0);
     frame_tile(g, tiled, 0, start, true);
-    for (int i = 0; i < c.count; i++) next[i] = step(p, l, g, c.folds[i], loop.in.carried[i]);
+    step(p, l, g, &c, loop.in.carried, start, lower_extent(l, tiled), next);
     for (int i = 0; i < p->output_count; i++)
-        if (!is_late_output(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
+        if (!parts_is_late(p, i)) lower_store(l, g, &p->outputs[i], lower_term(l, g, p->outputs[i].term));
     lower_checks(l, g);
     lower_sums_end(l, f->block, &loop, next, results);
     value first_part = rows_each > 1 ? lower_op(l, f->block, OP_MUL, DT_I64, (value[]){chunk, block}, 2, 0) : chunk;
@@ -462,6 +325,8 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     left->rank = rank;
     left->dims[0] = rows_each;
     left->dims[1] = dims[1];
+    value all = 0; /* rows of this program, of squares */
+    bool counted = false;
     for (int i = 0; i < c.count; i++) {
         const term *x = &p->t->terms[c.folds[i]];
         value at[MAX_RANK] = {first_part}, part = results[i];
@@ -472,10 +337,22 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
             axis[k + 1] = k == kept_count - 1 ? 1 : -1;
             safe[k + 1] = k != kept_count - 1;
         }
-        if (rows_each == 1) part = lower_reduce(l, f, part, x->fold, x->n, 1, !kept_count);
+        pair_state both = {part, c.pairs[i].kind ? results[c.beside_at[i]] : 0};
+        if (c.pairs[i].kind) {
+            if (c.count_at && !all) all = lower_reduce(l, f, results[c.count_at], FOLD_SUM, 0, (1u << rank) - 1, true);
+            pair_leave(l, f, c.pairs[i].kind, c.count_at ? results[c.count_at] : 0, all, !kept_count, &both);
+            lower_store_array(l, left, c.beside[i], at, axis, safe, both.beside);
+            part = both.fold;
+        } else if (rows_each == 1) {
+            part = lower_reduce(l, f, part, x->fold, x->n, 1, !kept_count);
+        }
         lower_store_array(l, left, c.scratch[i], at, axis, safe, part);
+        if (c.pairs[i].kind != PAIR_SQUARES || counted) continue;
+        value rows_done = kept_count ? lower_broadcast(l, left, all, 2) : all;
+        lower_store_array(l, left, c.counts, at, axis, safe, rows_done);
+        counted = true;
     }
-    join_phases(p, l, &c, kept, kept_count);
+    parts_join(p, l, &c, kept, kept_count);
     return lower_finish(l, out, error);
 }
 
@@ -497,7 +374,7 @@ static void store_row_outputs(const loop *p, lowering *l, frame *f)
 {
     loop_lower_folds(p, l, f);
     for (int i = 0; i < p->output_count; i++)
-        if (!is_late_output(p, i)) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
+        if (!parts_is_late(p, i)) lower_store(l, f, &p->outputs[i], lower_term(l, f, p->outputs[i].term));
 }
 
 /* Folds that keep nothing: a program a row, which leaves its part; nothing is carried. */
@@ -507,7 +384,7 @@ static qn_status rows_apart(const loop *p, lowering *l, parts *c, const int *row
     int64_t blocks[SPACE_AXES];
     value starts[SPACE_AXES];
     for (int i = 0; i < row_count; i++) blocks[i] = 1;
-    make_scratch(p, l, c, NULL, 0);
+    parts_make_scratch(p, l, c, NULL, 0);
     lower_phase(l);
     frame *f = lower_frame(l, NULL, NULL);
     loop_programs(l, f, rows, blocks, row_count, 0, 0, starts);
@@ -521,9 +398,9 @@ static qn_status rows_apart(const loop *p, lowering *l, parts *c, const int *row
     }
     store_row_outputs(p, l, f);
     for (int i = 0; i < c->count; i++)
-        store_part(l, f, c, i, row, NULL, NULL, NULL, 0, row_value(p, l, f, c->folds[i]));
+        store_part(l, f, c->scratch[i], row, NULL, NULL, NULL, 0, row_value(p, l, f, c->folds[i]));
     lower_checks(l, f);
-    join_phases(p, l, c, &inner, 1);
+    parts_join(p, l, c, &inner, 1);
     return lower_finish(l, out, error);
 }
 
@@ -533,7 +410,7 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int rows[SPACE_AXES], inner[SPACE_AXES];
     int row_count = loop_axes(p, l, p->outer, rows), inner_count = loop_axes(p, l, p->inner, inner);
     parts c = {.join_rows = p->b->options->gpu ? JOIN_ROWS_MANY : JOIN_ROWS};
-    find_folds(p, l, &c);
+    parts_find(p, l, &c);
     if (inner_count != 1) l->why = "rows whose axes do not lie together";
     if (l->why) return lower_finish(l, out, error);
     bool columns = false;
@@ -544,7 +421,7 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     /* A multiprocessor holds fewer programs of long rows; each leaves a part as long as a row. */
     int64_t longer = p->b->options->gpu ? MINIMUM(MAXIMUM(l->extents[inner[0]] / ROW_OF_QUARTER, 1), 4) : 1;
     c.part_count = chunk_count(p, all_rows, longer, 1);
-    make_scratch(p, l, &c, inner, inner_count);
+    parts_make_scratch(p, l, &c, inner, inner_count);
     value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);
     frame *f = lower_frame(l, NULL, NULL);
@@ -555,11 +432,11 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     f->dims[0] = -(int64_t)lower_extent(l, inner[0]);
     frame_tile(f, inner[0], 0, 0, false);
     for (int i = 0; i < c.count; i++) {
-        carried[i] = identity(p, l, f->block, c.folds[i]);
+        carried[i] = parts_identity(p, l, f->block, c.folds[i]);
         if (c.kept[i]) carried[i] = lower_broadcast(l, f, carried[i], 1);
     }
     lower_sums loop = lower_sums_begin(l, f->block, chunk, product(l, f->block, rows, row_count), part_count,
-                                       sum_levels(p), SUM_BLOCK, carried, c.kinds, c.count);
+                                       parts_sum_levels(p), SUM_BLOCK, carried, c.kinds, c.count);
     frame *g = lower_frame(l, f, loop.in.body);
     g->rank = 1;
     g->dims[0] = f->dims[0];
@@ -575,8 +452,8 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         int axis = 0;
         bool safe = true;
         value zero = lower_integer(l, f->block, 0);
-        store_part(l, f, &c, i, chunk, &zero, &axis, &safe, c.kept[i] ? 1 : 0, results[i]);
+        store_part(l, f, c.scratch[i], chunk, &zero, &axis, &safe, c.kept[i] ? 1 : 0, results[i]);
     }
-    join_phases(p, l, &c, inner, inner_count);
+    parts_join(p, l, &c, inner, inner_count);
     return lower_finish(l, out, error);
 }

@@ -13,10 +13,10 @@
  */
 #include "fuse/loop.h"
 
-#define CUT_ROW (16384 - 16)        /* a block holds a row up to here */
+#define CUT_ROW (16384 - 16)         /* a block holds a row up to here */
 #define CUT_LEAST ((int64_t)1 << 22) /* elements of all rows from which on joining is little beside reading */
-#define CUT_JOIN 1024               /* lines that are joined at once */
-#define CUT_PIECE 2048              /* of a line that begins at a vector, where nothing is folded */
+#define CUT_JOIN 1024                /* lines that are joined at once */
+#define CUT_PIECE 2048               /* of a line that begins at a vector, where nothing is folded */
 
 typedef struct cut_fold {
     int term;
@@ -37,33 +37,17 @@ typedef struct cut {
     int count, stages;
 } cut;
 
-static bool is_op(const term *x, op_code op)
-{
-    return x->kind == TERM_OP && x->op == op;
-}
-
 /* sum((x - m) * (x - m)) with m = sum(x) * c, both over the same axes. */
 static void find_pair(cut *c, cut_fold *f)
 {
-    const term *terms = c->p->t->terms, *x = &terms[f->term], *square = &terms[x->inputs[0]];
-    if (x->fold != FOLD_SUM || c->l->k->precise || !is_op(square, OP_MUL) || square->inputs[0] != square->inputs[1])
-        return;
-    const term *left = &terms[square->inputs[0]];
-    if (!is_op(left, OP_SUB) || left->elem != DT_F32) return;
-    const term *mean = &terms[left->inputs[1]];
-    if (!is_op(mean, OP_MUL)) return;
-    for (int side = 0; side < 2; side++) {
-        if (terms[mean->inputs[1 - side]].kind != TERM_CONSTANT) continue;
-        for (int i = 0; i < c->count; i++) {
-            const term *sum = &terms[c->folds[i].term];
-            if (c->folds[i].term != mean->inputs[side] || sum->fold != FOLD_SUM || sum->inputs[0] != left->inputs[0] ||
-                c->folds[i].pair >= 0)
-                continue;
-            f->pair = i;
-            f->stage = c->folds[i].stage;
-            f->mean = left->inputs[1];
-            f->source = left->inputs[0];
-        }
+    loop_pair found;
+    if (!loop_find_pair(c->p, f->term, &found) || found.kind != PAIR_SQUARES) return;
+    for (int i = 0; i < c->count; i++) {
+        if (c->folds[i].term != found.first || c->folds[i].pair >= 0) continue;
+        f->pair = i;
+        f->stage = c->folds[i].stage;
+        f->mean = found.about;
+        f->source = found.source;
     }
 }
 

@@ -2,9 +2,11 @@
  * Maximum, exponentials and their sum in one exchange (cuda/online.c), on emu or the device of QUERN_TEST_DEVICE
  * against cpu: rows in a block, in a block with shared memory, in a cluster, on the grid; exponentials that are kept, computed again or used by nobody
  * else; infinities and NaN, whole warps of -inf, whole rows of it. And where the rule must not be followed.
+ * The same of columns and of whole arrays, and squares about a mean, in one read (fuse/pair.c), against sums in double.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
+#include "own_file.h"
 #include "test.h"
 
 #include <math.h>
@@ -154,6 +156,134 @@ static int exchanges(const char *file, const char *kernel, const char *columns)
     return count;
 }
 
+/* ---- columns ---- */
+
+static const char columns_source[] =
+    "tensor norm_down(float x[A][B]) {\n"
+    "  let d = x - mean(x, axis = 0);\n"
+    "  return d * rsqrt(mean(d * d, axis = 0) + 1e-5);\n"
+    "}\n"
+    "tensor soft_down(float x[A][B]) { return softmax(x, axis = 0); }\n"
+    "tensor norm_all(float x[A][B]) { let d = x - mean(x); return d * rsqrt(mean(d * d) + 1e-5); }\n"
+    "tensor soft_all(float x[A][B]) { let e = exp(x - max(x)); return e / sum(e); }\n"
+    "tensor loss(float x[A][B], float w[A][B]) { return sum(norm_down(x) * soft_down(x) * w); }\n"
+    "tensor slope(float x[A][B], float w[A][B]) { return grad(loss, x)(x, w); }\n";
+static qn_module *columns_module;
+
+/* Columns as the rows above, and one far from zero; of whole arrays the first kind alone. */
+static void fill_columns(int64_t rows, int64_t columns, bool plain)
+{
+    for (int64_t i = 0; i < rows * columns; i++) {
+        int64_t row = i / columns, kind = plain ? 0 : i % columns % 7;
+        float v = (float)((i * 7919) % 1000) * 0.01f - 5;
+        if (kind == 1) v += 10000;
+        if (kind == 2 && row < rows * 3 / 4) v = -INFINITY;
+        if (kind == 3) v = -INFINITY;
+        if (kind == 4 && row == rows / 2) v = INFINITY;
+        if (kind == 5 && row == rows / 3) v = NAN;
+        if (kind == 6) v = row == 0 ? 300 : v; /* begins far from the rest */
+        x[i] = v;
+    }
+}
+
+static void expect_column(bool soft, int64_t rows, int64_t first, int64_t step, float *y)
+{
+    double most = -INFINITY, sum = 0, all = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        double v = (double)x[first + i * step];
+        most = isnan(v) || isnan(most) ? (double)NAN : fmax(most, v);
+        sum += v;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        double v = (double)x[first + i * step], d = v - sum / (double)rows;
+        all += soft ? exp(v - most) : d * d;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        double v = (double)x[first + i * step];
+        double out = soft ? exp(v - most) / all : (v - sum / (double)rows) / sqrt(all / (double)rows + 1e-5);
+        y[first + i * step] = (float)out;
+    }
+}
+
+static bool run_columns(const char *name, const char *on, int64_t rows, int64_t columns, float *y)
+{
+    const int64_t extents[] = {rows, columns};
+    qn_call *call;
+    bool good = qn_call_new(columns_module, name, &call, &error) == QN_OK &&
+                qn_call_set_memory(call, "x", x, QN_F32, 2, extents, NULL, &error) == QN_OK &&
+                qn_call_set_memory(call, "result0", y, QN_F32, 2, extents, NULL, &error) == QN_OK;
+    if (good && !strcmp(name, "slope"))
+        good = qn_call_set_memory(call, "w", x, QN_F32, 2, extents, NULL, &error) == QN_OK;
+    good = good && qn_call_run(call, on, &error) == QN_OK;
+    if (!good) printf("%s on %s: %s\n", name, on, error.message);
+    qn_call_free(call);
+    return good;
+}
+
+/* Few rows, rows that are no whole turns, parts that are gathered before they are joined; columns of one program and more. */
+TEST(columns_agree_with_sums_in_double)
+{
+    static const struct {
+        int64_t rows, columns;
+    } sizes[] = {{1, 16}, {9, 700}, {4099, 5}, {5003, 40}, {257, 1030}, {30000, 17}};
+    static const char *const names[] = {"norm_down", "soft_down", "norm_all", "soft_all"};
+    EXPECT(qn_module_load_text(context, "columns.qn", columns_source, &columns_module, &error) == QN_OK);
+    for (int s = 0; s < COUNT(sizes); s++)
+        for (int f = 0; f < COUNT(names); f++) {
+            int64_t rows = sizes[s].rows, columns = sizes[s].columns, count = rows * columns;
+            bool soft = f % 2, whole = f >= 2;
+            if (whole && s % 2) continue;
+            fill_columns(rows, columns, whole);
+            for (int64_t c = 0; c < (whole ? 1 : columns); c++)
+                expect_column(soft, whole ? count : rows, c, whole ? 1 : columns, results[0]);
+            if (!run_columns(names[f], device, rows, columns, results[1])) test_fail(__FILE__, __LINE__, names[f]);
+            int wrong = 0;
+            for (int64_t i = 0; i < count && wrong < 3; i++) {
+                float a = results[0][i], b = results[1][i], close = !whole && i % columns % 7 == 1 ? 2e-3f : 2e-5f;
+                bool same = isnan(a) || isnan(b) ? isnan(a) && isnan(b) : fabsf(a - b) <= close * fabsf(a) + close;
+                if (soft) same = same && !(fabsf(a - b) > 2e-3f * fabsf(a) + 1e-9f);
+                if (!same)
+                    printf("%s of [%lld][%lld]: [%lld] is %g, not %g\n", names[f], (long long)rows, (long long)columns,
+                           (long long)i, (double)b, (double)a);
+                wrong += !same;
+            }
+            EXPECT(!wrong);
+        }
+}
+
+TEST(gradients_of_columns_agree_with_ref)
+{
+    fill_columns(300, 24, true);
+    EXPECT(run_columns("slope", "ref", 300, 24, results[0]) && run_columns("slope", device, 300, 24, results[1]));
+    int wrong = 0;
+    for (int64_t i = 0; i < 300 * 24; i++) wrong += !(fabsf(results[0][i] - results[1][i]) <= 1e-5f);
+    EXPECT(!wrong);
+}
+
+static int kernels_of(const char *file, const char *function)
+{
+    const char *settings[] = {"A=131072", "B=512"};
+    qn_show_options options = {.stage = "fusion", .arch = "sm_90a", .device = "cuda", .settings = {settings, 2}};
+    text out = {0};
+    EXPECT(qn_show(context, file, function, &options, collect, &out, &error) == QN_OK);
+    int count = 0;
+    for (const char *at = text_get(&out); (at = strstr(at, "kernel ")); at++)
+        count += at == text_get(&out) || at[-1] == '\n';
+    text_free(&out);
+    return count;
+}
+
+/* One kernel for both folds, one for the results. */
+TEST(columns_are_read_once_for_both_folds)
+{
+    static const char *const names[] = {"norm_down", "soft_down", "norm_all", "soft_all"};
+    const char *path = own_file("columns.qn");
+    FILE *file = fopen(path, "w");
+    EXPECT(file && fputs(columns_source, file) >= 0 && !fclose(file));
+    for (int i = 0; i < COUNT(names); i++) EXPECT(kernels_of(path, names[i]) == 2);
+    remove(path);
+}
+
 TEST(one_exchange)
 {
     const char *file = QUERN_ROOT "/kernels/softmax.qn";
@@ -165,8 +295,10 @@ TEST(one_exchange)
 TEST(closing)
 {
     qn_module_free(module);
+    qn_module_free(columns_module);
     qn_context_close(context);
     free(x), free(halves), free(results[0]), free(results[1]);
 }
 
-TEST_MAIN(CASE(agrees_with_cpu), CASE(one_exchange), CASE(closing))
+TEST_MAIN(CASE(agrees_with_cpu), CASE(one_exchange), CASE(columns_agree_with_sums_in_double),
+          CASE(gradients_of_columns_agree_with_ref), CASE(columns_are_read_once_for_both_folds), CASE(closing))
