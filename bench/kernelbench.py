@@ -2,7 +2,7 @@
 """A folder of problems (PyTorch modules beside tensor functions) on one device: eager PyTorch, torch.compile and Quern.
 
 Usage: python3 bench/kernelbench.py FOLDER [--device cuda|cpu] [--sizes full|medium|small] [--level 1,2] [--only 41,45 or 1:41,2:45]
-       [--jobs N] [--memory GB] [--overlap] [--timeout S] [--budget S] [--no-compile] [--tf32] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager] [--processor-time]
+       [--jobs N] [--memory GB] [--overlap] [--timeout S] [--budget S] [--no-compile] [--compile-below R] [--tf32] [--gradient] [--plan] [--json FILE] [--library FILE] [--quern FILE] [--mode fused|eager] [--processor-time]
 
 FOLDER holds level1.qn, level2.qn ... with tensor functions k1, k2 ..., and level1/1_NAME.py ...: a class Model, get_inputs and
 get_init_inputs, the sizes as names of the module. Inputs and parameters are bound to the function's arrays in order,
@@ -15,20 +15,17 @@ go on with theirs as soon as it is done (they are stopped meanwhile), so that th
 Where QUERN_GPU_LOCK names a file, nobody else who honours it times meanwhile. Quern is checked
 against eager first; what is wrong is not timed. The table is sorted by the ratio of the better peer's time to Quern's (above 1: Quern is faster);
 below 0.8 the reason follows, as the plan itself says it (`quern show --stage fusion --why`).
+--gradient times the forward with the gradients of all arrays of floats instead, from numbers that arrive at the result.
 --plan runs nothing: what fusion estimates for each problem at its sizes, slowest against eager first; needs no device.
 """
 import argparse
-import ast
 import ctypes as C
-import glob
 import json
-import logging
 import math
 import multiprocessing
 import multiprocessing.connection
 import os
 import re
-import runpy
 import signal
 import statistics
 import subprocess
@@ -40,214 +37,8 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from gpu_lock import alone  # noqa: E402
-LIMITS = {"medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operations
-STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads|^(C|O|S|P|G|HEADS)$")
+from kernelbench_problems import Problem, Quern  # noqa: E402
 UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
-DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.int16: 5,
-          torch.int32: 6, torch.int64: 7, torch.uint8: 8, torch.bool: 12, torch.float8_e4m3fn: 13}
-TYPES = {"float": torch.float32, "double": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32,
-         "i64": torch.int64}
-
-
-# ---- problems ----
-
-class Problem:
-    """One function of one file, with the module beside it."""
-
-    def __init__(self, folder, level, number):
-        self.folder, self.level, self.number = folder, level, number
-        self.functions = os.path.join(folder, f"level{level}.qn")
-        found = glob.glob(os.path.join(folder, f"level{level}", f"{number}_*.py"))
-        self.path = found[0] if found else None
-        self.name = os.path.basename(found[0])[:-3] if found else f"k{number}"
-        text = open(self.functions).read()
-        head = re.search(r"^tensor k%d\((.*?)\)\s*(?:$|\{)" % number, text, re.M | re.S)
-        self.arrays, self.scalars = [], []  # (name, extents), names
-        self.types = {}
-        for word in re.split(r",\s*", head.group(1)):
-            m = re.match(r"(?:const )?(\w+) (\w+)((?:\[[^\]]*\])*)", word.strip())
-            extents = re.findall(r"\[([^\]]*)\]", m.group(3))
-            if extents:
-                self.arrays.append((m.group(2), extents))
-                self.types[m.group(2)] = TYPES.get(m.group(1), torch.float32)
-            else:
-                self.scalars.append(m.group(2))
-
-        self.listed = None  # sizes by name, and how arrays are made: a function of level1.py
-        listed = os.path.join(folder, f"level{level}.py")
-        if not found and os.path.exists(listed):
-            block = re.search(r"^bench k%d \((.*?)\)( on| input| \{)(.*)$" % number, text, re.M)
-            self.listed, self.made, self.path = {}, {}, listed
-            for word in block.group(1).split(", "):
-                name, value = word.split(" = ")
-                self.listed[name] = eval(value, {}, dict(self.listed))
-            for name, kind, a, b in re.findall(r"(\w+) = (\w+)\(([-\d.]+), ([-\d.]+)\)", block.group(3)):
-                self.made[name] = (kind, float(a), float(b))
-            said = re.search(r"^// %d: (.*)$" % number, text, re.M)
-            self.name = said.group(1) if said else re.sub(r"\s+", " ", text[head.end():].split(";")[0].strip(" {}\n"))
-
-    def array(self, name, shape):
-        kind, a, b = self.made.get(name, ("normal", 0.0, 1 / math.sqrt(math.prod(shape[1:]) or 1) if name[0] == "w" else 1.0))
-        values = torch.randn(shape) * b + a if kind == "normal" else torch.rand(shape) * (b - a) + a
-        return values.to(self.types[name])
-
-    def module(self, changed):
-        """The module's names, with some sizes changed as soon as they are given."""
-        if self.listed:
-            return {**self.listed, **changed}
-        names = {"__name__": "problem"}
-        for node in ast.parse(open(self.path).read()).body:
-            exec(compile(ast.Module([node], []), self.path, "exec"), names)
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    for n in ast.walk(target):
-                        if isinstance(n, ast.Name) and n.id in changed:
-                            names[n.id] = changed[n.id]
-        return names
-
-    def build(self, changed, device):
-        names = self.module(changed)
-        if self.listed:
-            functions = runpy.run_path(self.path)
-            with torch.device(device):
-                torch.manual_seed(self.number)
-                shapes = [[eval(e.replace("/", "//"), {}, names) for e in extents] for _, extents in self.arrays]
-                inputs = [self.array(name, shape) for (name, _), shape in zip(self.arrays, shapes)]
-            return names, functions[f"k{self.number}"], inputs
-        with torch.device(device):
-            torch.manual_seed(self.number)
-            model = names["Model"](*names["get_init_inputs"]())
-            inputs = names["get_inputs"]()
-        model = model.to(device)
-        return names, model, [x.to(device) if torch.is_tensor(x) else x for x in inputs]
-
-    def cost(self, changed):
-        """Numbers and operations at these sizes, without computing anything."""
-        logging.disable(logging.WARNING)  # it misses a package that is not asked for
-        from torch.utils.flop_counter import FlopCounterMode
-        _, model, inputs = self.build(changed, "meta")
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            out = model(*inputs)
-        outs = [out] if torch.is_tensor(out) else [x for x in out if torch.is_tensor(x)]
-        every = self.tensors(model, inputs) + outs
-        return sum(x.numel() for x in every), counter.get_total_flops()
-
-    def sizes(self, which):
-        if which == "full":
-            return {}
-        most_numbers, most_operations = LIMITS[which]
-        changed, fixed = {}, set()
-        names = self.module({})
-        while True:
-            numbers, operations = self.cost(changed)
-            if numbers <= most_numbers and operations <= most_operations:
-                return changed
-            best, best_size = None, 7
-            for name, value in {**names, **changed}.items():
-                size = value[0] if isinstance(value, tuple) and len(value) == 1 else value
-                if name in fixed or name.startswith("__") or not isinstance(size, int) or isinstance(size, bool):
-                    continue
-                if STRUCTURE.search(name) and not re.search(r"_features$", name):
-                    continue
-                size = size * 4 if name.startswith("batch") else size  # what repeats goes first
-                if size > best_size:
-                    best, best_size = name, size
-            if best is None:
-                return changed
-            value = changed.get(best, names[best])
-            half = (value[0] // 2,) if isinstance(value, tuple) else value // 2
-            try:
-                self.cost({**changed, best: half})
-                changed[best] = half
-            except Exception:
-                fixed.add(best)
-
-    def values(self, names, inputs):
-        """Numbers for the function's scalars, and the tensors for its arrays."""
-        scalars = {n: names[n] for n in self.scalars if n in names}
-        if self.listed:
-            return scalars
-        words = re.findall(r"def forward\(self, (.*?)\)", open(self.path).read(), re.S)[0].split(",")
-        for word, x in zip(words, inputs):
-            if not torch.is_tensor(x):
-                scalars[word.split(":")[0].strip()] = x
-        return scalars
-
-    def tensors(self, model, inputs):
-        parameters = [] if self.listed else [p for p in model.parameters() if p.dim()]
-        return [x for x in inputs if torch.is_tensor(x)] + parameters
-
-    def settings(self, scalars, tensors):
-        """--set words for the command: extents and scalars."""
-        numbers = {}
-        for (_, extents), t in zip(self.arrays, tensors):
-            for name, size in zip(extents, t.shape):
-                if re.match(r"[A-Za-z_]\w*$", name):
-                    numbers[name] = size
-        numbers.update({n: v for n, v in scalars.items() if n in self.scalars})
-        return [word for n, v in numbers.items() for word in ("--set", f"{n}={v}")]
-
-
-# ---- Quern through its C interface ----
-
-class Quern:
-    def __init__(self, library, device):
-        self.q, self.device, self.error = C.CDLL(library), device.encode(), C.create_string_buffer(65536)
-        self.context, self.stream = C.c_void_p(), C.c_void_p()
-        self.ok(self.q.qn_context_open(None, C.byref(self.context), self.error), "open")
-        if device == "cuda":
-            torch.cuda.set_stream(torch.cuda.Stream())
-            torch.zeros(1, device="cuda")
-            current = C.c_void_p()
-            C.CDLL("libcuda.so.1").cuCtxGetCurrent(C.byref(current))
-            self.ok(self.q.qn_device_adopt(self.context, self.device, current, self.error), "adopt")
-            native = C.c_void_p(torch.cuda.current_stream().cuda_stream)
-            self.ok(self.q.qn_stream_wrap(self.context, self.device, native, C.byref(self.stream), self.error), "stream")
-
-    def ok(self, status, what):
-        if status:
-            words = self.error.raw.replace(b"\0", b" ").strip()[:300].decode("utf8", "replace")
-            raise RuntimeError(f"{what}: {words}")
-
-    def bind(self, call, name, t, keep):
-        rank = max(t.dim(), 1)
-        shape, strides = (C.c_int64 * rank)(*t.shape), (C.c_int64 * rank)(*t.stride())
-        if t.is_cuda:
-            buffer = C.c_void_p()
-            size = t.untyped_storage().nbytes() - t.storage_offset() * t.element_size()
-            self.ok(self.q.qn_buffer_wrap_on(self.context, self.device, C.c_void_p(t.data_ptr()),
-                                             C.c_size_t(max(size, 1)), None, None, C.byref(buffer), self.error), "wrap")
-            self.ok(self.q.qn_call_set_buffer(call, name.encode(), buffer, C.c_size_t(0), DTYPES[t.dtype], t.dim(), shape,
-                                              strides, self.error), name)
-            keep.append(buffer)
-        else:
-            self.ok(self.q.qn_call_set_memory(call, name.encode(), C.c_void_p(t.data_ptr()), DTYPES[t.dtype], t.dim(),
-                                              shape, strides, self.error), name)
-        keep.append(t)
-
-    def call(self, problem, mode, tensors, scalars, result):
-        module, call, keep = C.c_void_p(), C.c_void_p(), []
-        self.ok(self.q.qn_module_load_file(self.context, problem.functions.encode(), C.byref(module), self.error), "load")
-        name = f"{mode} k{problem.number}"
-        self.ok(self.q.qn_call_new(module, name.encode(), C.byref(call), self.error), "call")
-        for (array, _), t in zip(problem.arrays, tensors):
-            self.bind(call, array, t.detach(), keep)
-        for n, v in scalars.items():
-            if n not in problem.scalars:
-                continue
-            if isinstance(v, float):
-                self.ok(self.q.qn_call_set_float(call, n.encode(), C.c_double(v), self.error), n)
-            else:
-                self.ok(self.q.qn_call_set_int(call, n.encode(), C.c_int64(int(v)), self.error), n)
-        self.bind(call, "result0", result, keep)
-        return call, keep
-
-    def run(self, call):
-        """On a GPU in PyTorch's stream, and not waited for."""
-        if self.stream:
-            self.ok(self.q.qn_call_launch(call, self.stream, self.error), "launch")
-        else:
-            self.ok(self.q.qn_call_run(call, self.device, self.error), "run")
 
 
 # ---- times ----
@@ -304,13 +95,50 @@ def times_us(calls, device, budget_s, clock=time.perf_counter, clean=False):
     return {name: statistics.median(x) for name, x in every.items()}
 
 
-def relative_error(got, want):
-    """Of the largest number there; what is smaller than a thousandth (the mean of normalised numbers) is what remained of
-    others, in PyTorch too."""
+def rough_ratio(calls, device):
+    """Eager's time over Quern's, with whatever else runs there."""
+    least = {}
+    for name, f in calls.items():
+        for _ in range(3):
+            start = time.perf_counter()
+            f()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            least[name] = min(least.get(name, float("inf")), time.perf_counter() - start)
+    return least["eager_us"] / least["quern_us"]
+
+
+def relative_error(got, want, least=1e-3):
+    """Of the largest number there; what is smaller than a thousandth (the mean of normalised numbers, or the gradient of what a norm
+    takes away) is what remained of others, in PyTorch too."""
     if not want.dtype.is_floating_point:
         return float((got != want).float().mean())
     far = (got - want).abs().max().item() if want.numel() >= 1 << 28 else (got.double() - want.double()).abs().max().item()
-    return far / max(want.abs().max().item(), 1e-3)
+    return far / max(want.abs().max().item(), least)
+
+
+def forward_of(model, tensors):
+    def results(f, inputs):
+        with torch.no_grad():
+            y = f(*inputs)
+        return [y if torch.is_tensor(y) else y[0]]
+    return results
+
+
+def gradient_of(model, tensors):
+    """Forward and gradient by every array of floats that the result depends on, from numbers that arrive at it."""
+    wanted = [x.requires_grad_() for x in tensors if x.dtype.is_floating_point]
+
+    def results(f, inputs):
+        y = f(*inputs)
+        y = y if torch.is_tensor(y) else y[0]
+        if results.arriving is None:
+            results.arriving = torch.randn_like(y.detach()) if y.dim() else torch.ones_like(y.detach())
+            found = torch.autograd.grad(y, wanted, results.arriving, allow_unused=True, retain_graph=True)
+            results.wanted = [x for x, d in zip(wanted, found) if d is not None]
+        return [y.detach()] + list(torch.autograd.grad(y, results.wanted, results.arriving))
+    results.arriving = None
+    return results
 
 
 def run_one(problem, options, pipe):
@@ -326,39 +154,48 @@ def run_one(problem, options, pipe):
         scalars, tensors = problem.values(names, inputs), problem.tensors(model, inputs)
         pipe.send({"settings": problem.settings(scalars, tensors)})
         quern = Quern(options.library, device)
-        calls = {"eager_us": lambda: model(*inputs)}
-        with torch.no_grad():
-            want = model(*[x.clone() if torch.is_tensor(x) else x for x in inputs])
-            want = want if torch.is_tensor(want) else want[0]
-            pipe.send({"stage": "compiling Quern's plan or its first run"})
-            result = torch.empty(tuple(want.shape), dtype=want.dtype, device=device)
-            call, _keep = quern.call(problem, options.mode + (" tf32" if options.tf32 else ""), tensors, scalars, result)
-            start = time.perf_counter()
-            quern.run(call)
-            if device == "cuda":
-                torch.cuda.synchronize()
-            pipe.send({"first_s": time.perf_counter() - start})
-            error = relative_error(result, want)
-            halves = any(x.dtype in (torch.float16, torch.bfloat16) for x in tensors)
-            right = error < (2e-2 if options.tf32 or halves else 2e-3)
-            pipe.send({"error": error, "status": "ok" if right else "WRONG", "stage": "torch.compile"})
-            del want
-            if right:
-                calls["quern_us"] = lambda: quern.run(call)
-            if not options.no_compile:
-                try:
-                    compiled = torch.compile(model)
-                    compiled(*inputs)
-                    calls["compiled_us"] = lambda: compiled(*inputs)
-                except Exception as why:
-                    pipe.send({"why": f"torch.compile: {type(why).__name__}: {str(why)[:100]}"})
-            if device == "cuda":
-                torch.cuda.synchronize()
-                torch.cuda.empty_cache()
-            pipe.send({"stage": "times", "ready": True})
-            pipe.recv()
-            clock = time.process_time if options.processor_time else time.perf_counter
-            pipe.send(times_us(calls, device, options.budget, clock))
+        results = (gradient_of if options.gradient else forward_of)(model, tensors)
+        calls = {"eager_us": lambda: results(model, inputs)}
+        want = results(model, [x.detach().clone() if torch.is_tensor(x) else x for x in inputs] if not options.gradient else inputs)
+        pipe.send({"stage": "compiling Quern's plan or its first run"})
+        got = [torch.empty(tuple(x.shape), dtype=x.dtype, device=device) for x in want]
+        if options.gradient:
+            by_name = {name: x for (name, _), x in zip(problem.arrays, tensors)}
+            problem = problem.gradient(want[0], [n for n, x in by_name.items() if any(x is w for w in results.wanted)])
+            tensors = tensors + [results.arriving]
+        call, _keep = quern.call(problem, options.mode + (" tf32" if options.tf32 else ""), tensors, scalars, got)
+        start = time.perf_counter()
+        quern.run(call)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        pipe.send({"first_s": time.perf_counter() - start})
+        largest = max((x.abs().max().item() for x in want[1:] if x.numel()), default=0.0)
+        errors = [relative_error(x, y, 1e-3 * max(largest, 1.0)) for x, y in zip(got, want)]
+        error = max(errors)
+        halves = any(x.dtype in (torch.float16, torch.bfloat16) for x in tensors)
+        right = error < (2e-2 if options.tf32 or halves else 2e-3)
+        pipe.send({"error": error, "status": "ok" if right else "WRONG", "stage": "torch.compile"})
+        if not right and len(errors) > 1:
+            pipe.send({"why": "errors of result and gradients: " + ", ".join(f"{e:.1e}" for e in errors)})
+        del want
+        if right:
+            calls["quern_us"] = lambda: quern.run(call)
+        if not options.no_compile and right and rough_ratio(calls, device) > options.compile_below:
+            pipe.send({"why": "not compiled by torch: far above eager"})
+        elif not options.no_compile:
+            try:
+                compiled = torch.compile(model)
+                results(compiled, inputs)
+                calls["compiled_us"] = lambda: results(compiled, inputs)
+            except Exception as why:
+                pipe.send({"why": f"torch.compile: {type(why).__name__}: {str(why)[:100]}"})
+        if device == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        pipe.send({"stage": "times", "ready": True})
+        pipe.recv()
+        clock = time.process_time if options.processor_time else time.perf_counter
+        pipe.send(times_us(calls, device, options.budget, clock))
     except Exception as problem_of_it:
         pipe.send({"status": "ERROR", "why": f"{type(problem_of_it).__name__}: {str(problem_of_it)[:300]}"})
     pipe.close()
@@ -456,7 +293,7 @@ MOST_SLICE_S = 10  # of a GPU that others wait for
 
 
 def held_bytes(problem, options):
-    return 20.0 * problem.cost(problem.sizes(options.sizes))[0] if options.jobs > 1 else 0.0
+    return (60.0 if options.gradient else 20.0) * problem.cost(problem.sizes(options.sizes))[0] if options.jobs > 1 else 0.0
 
 
 def groups(problems, options):
@@ -584,7 +421,7 @@ def print_table(rows, problems, options):
               f"{number(row, 'compiled_us')} {number(row, 'quern_us')} {ratio} {error} {first}")
         if row.get("why"):
             print(f"      {row['why']}")
-        if row.get("ratio", 0) < 0.8 and "settings" in row and os.path.exists(options.quern):
+        if row.get("ratio", 0) < 0.8 and not options.gradient and "settings" in row and os.path.exists(options.quern):
             try:
                 row["reason"] = plan_reason(plan_text(problems[row["level"], row["number"]], row["settings"], options)[0])
             except subprocess.TimeoutExpired:
@@ -613,9 +450,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9, help="for all: what does not fit is not begun")
     parser.add_argument("--memory", type=float, default=100, help="gigabytes of the device that problems prepared side by side may hold")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--compile-below", type=float, default=float("inf"), help="torch.compile only where eager takes less than so many of Quern's times")
     parser.add_argument("--processor-time", action="store_true",
                         help="of a CPU that others use too: time on its cores, under taskset -c N and OMP_NUM_THREADS=1")
     parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--gradient", action="store_true")
     parser.add_argument("--plan", action="store_true")
     parser.add_argument("--mode", default="fused", choices=("fused", "eager", "strict"))
     parser.add_argument("--json", default="")

@@ -323,13 +323,13 @@ static void time_small(const workload *w)
         TRY(qn_device_wait(context, device, &error));
         double replay = (now_ns() - start) / CALLS, spent = 0;
         for (int i = 0; i < CALLS; i++) {
-            qn_scope_begin(tape);
             start = now_ns();
+            qn_scope_begin(tape);
             built again = {.count = 0};
             w->step(w, &in, &again);
             TRY(qn_eval(tape, again.results, again.count, &error));
-            spent += now_ns() - start;
             qn_scope_end(tape);
+            spent += now_ns() - start;
             if (i % 32 == 31) TRY(qn_device_wait(context, device, &error)); /* a full queue makes the host wait */
         }
         TRY(qn_device_wait(context, device, &error));

@@ -154,6 +154,7 @@ typedef struct hash_index {
 void hash_index_add(hash_index *h, uint64_t hash, int number); /* number >= 0 */
 /* The next number that was added with this hash, *at being 0 at first; -1: there is no more. */
 int hash_index_next(const hash_index *h, uint64_t hash, int *at);
+void hash_index_remove(hash_index *h, uint64_t hash, int number); /* it was added with this hash */
 void hash_index_clear(hash_index *h);
 
 /* map.c: string to pointer, keys borrowed. Lives in an arena. */

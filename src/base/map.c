@@ -1,6 +1,6 @@
 /*
  * Things by hash: numbers of what the caller keeps, and on top of that string to pointer. Open addressing with linear probing,
- * grown at two thirds. Nothing is removed but all at once. Keys of maps are borrowed.
+ * grown at two thirds. What follows a removed entry moves up, so a search never meets a hole. Keys of maps are borrowed.
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
@@ -42,6 +42,26 @@ int hash_index_next(const hash_index *h, uint64_t hash, int *at)
         if (e->hash == hash) return e->number - 1;
     }
     return -1;
+}
+
+void hash_index_remove(hash_index *h, uint64_t hash, int number)
+{
+    unsigned mask = (unsigned)h->capacity - 1, hole = (unsigned)hash & mask;
+    while (h->entries[hole].number != number + 1) {
+        CHECK(h->entries[hole].number);
+        hole = (hole + 1) & mask;
+    }
+    h->count--;
+    for (unsigned at = hole;;) {
+        at = (at + 1) & mask;
+        const hash_entry *e = &h->entries[at];
+        if (!e->number) break;
+        unsigned home = (unsigned)e->hash & mask;
+        if (((at - home) & mask) < ((at - hole) & mask)) continue; /* it begins behind the hole */
+        h->entries[hole] = *e;
+        hole = at;
+    }
+    h->entries[hole] = (hash_entry){0};
 }
 
 void hash_index_clear(hash_index *h)

@@ -32,9 +32,9 @@ graph *graph_new(arena *memory)
 
 void graph_truncate(graph *g, int node_count)
 {
+    int last = g->node_count;
     g->node_count = MAXIMUM(node_count, 1);
-    hash_index_clear(&g->by_hash);
-    for (int i = 1; i < g->node_count; i++) hash_index_add(&g->by_hash, g->nodes[i].hash, i);
+    while (last-- > g->node_count) hash_index_remove(&g->by_hash, g->nodes[last].hash, last);
 }
 
 int64_t shape_count(const shape *s)
@@ -115,11 +115,33 @@ static bool same_node(const graph_node *a, const graph_node *b)
                                     : !memcmp(&a->attr, &b->attr, sizeof(graph_attr)));
 }
 
+static uint64_t any_hash_of(const graph_node *n)
+{
+    return n->code == GRAPH_KERNEL ? mix(n->attr.kernel->identity, n->inputs ? n->inputs[0] : 0) : hash_of(n);
+}
+
+void graph_compact(graph *g, int first, node *renamed)
+{
+    int last = g->node_count;
+    graph_truncate(g, first);
+    for (int i = first; i < last; i++) {
+        if (!renamed[i - first]) continue;
+        graph_node *n = &g->nodes[g->node_count];
+        *n = g->nodes[i];
+        node *inputs = (node *)n->inputs; /* the graph's own copy */
+        for (int k = 0; k < n->input_count; k++)
+            if ((int)inputs[k] >= first) inputs[k] = renamed[(int)inputs[k] - first];
+        n->hash = any_hash_of(n);
+        hash_index_add(&g->by_hash, n->hash, g->node_count);
+        renamed[i - first] = (node)g->node_count++;
+    }
+}
+
 /* The node of this description: an earlier equal one, or a new one. Its inputs are copied. */
 node graph_intern(graph *g, graph_node *n)
 {
     if (g->status) return 0;
-    n->hash = n->code == GRAPH_KERNEL ? mix(n->attr.kernel->identity, n->inputs ? n->inputs[0] : 0) : hash_of(n);
+    n->hash = any_hash_of(n);
     for (int at = 0, old; (old = hash_index_next(&g->by_hash, n->hash, &at)) >= 0;)
         if (same_node(&g->nodes[old], n)) return (node)old;
     if (g->node_count == g->node_capacity)

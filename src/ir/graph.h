@@ -129,6 +129,9 @@ struct graph {
 
 graph *graph_new(arena *memory);
 void graph_truncate(graph *g, int node_count); /* forgets newer nodes */
+/* Forgets the nodes from `first` on whose renamed[n - first] is 0; of the others it is their new number, in the same order. Inputs
+ * of what stays must stay. */
+void graph_compact(graph *g, int first, node *renamed);
 
 static inline const graph_node *graph_get(const graph *g, node n)
 {

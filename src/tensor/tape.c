@@ -7,6 +7,7 @@
  */
 #include "tensor/tape.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,8 @@ qn_tape *tape_new(qn_context *context, const char *device, const tape_calls *cal
     tape->slot_capacity = 64;
     tape->slots = ARENA_ARRAY(memory, tape_slot, tape->slot_capacity);
     tape->collect_at = FIRST_COLLECTION;
+    tape->collect_at_bytes = (size_t)4 << 20;
+    tape->spare_from = INT_MAX;
 #ifndef NDEBUG
     tape->check_indices = true;
 #endif
@@ -179,6 +182,7 @@ tape_slot *tape_slot_of(qn_tensor t)
 qn_tensor tape_handle(qn_tape *tape, node n)
 {
     if (!n) return (qn_tensor){.tape = tape};
+    if (tape->scope <= tape->spare_scope && (int)n >= tape->spare_from) tape->spare_from = INT_MAX;
     uint32_t number = tape->free_slot;
     if (number) {
         tape->free_slot = tape->slots[number].next_free;
@@ -235,7 +239,6 @@ static void drop_assign(qn_tape *tape, uint32_t slot)
 static void release_slot(qn_tape *tape, uint32_t number)
 {
     tape_slot *s = &tape->slots[number];
-    if (tape_placed(tape, s->node)) tape->dead_bytes += graph_size_bytes(tape->graph, s->node) + 1;
     if (s->variable) drop_assign(tape, number);
     storage_release(s->home);
     *s = (tape_slot){.stamp = s->stamp, .next_free = tape->free_slot};
@@ -244,14 +247,21 @@ static void release_slot(qn_tape *tape, uint32_t number)
 
 void tape_forget(qn_tensor t)
 {
-    if (tape_slot_of(t)) release_slot(t.tape, t.slot);
+    const tape_slot *s = tape_slot_of(t);
+    if (!s) return;
+    qn_tape *tape = t.tape;
+    if (tape_placed(tape, s->node)) {
+        tape->dead_bytes += graph_size_bytes(tape->graph, s->node) + 1;
+        tape->older_died |= !tape->scope || (int)s->node < tape->scopes[tape->scope - 1].first;
+    }
+    release_slot(tape, t.slot);
 }
 
 void qn_release(qn_tensor t)
 {
     if (!tape_slot_of(t)) return;
     qn_tape *tape = t.tape;
-    release_slot(tape, t.slot);
+    tape_forget(t);
     if (tape->dead_bytes > RELEASED_BYTES || tape->graph->node_count > tape->collect_at) tape_collect(tape);
 }
 
@@ -264,7 +274,20 @@ qn_tensor qn_keep(qn_tensor t)
 
 void qn_scope_begin(qn_tape *tape)
 {
-    if (tape) tape->scope++;
+    if (!tape) return;
+    int count = tape->scope++;
+    tape_scope begun = {.first = MINIMUM(tape->spare_from, tape->graph->node_count), .newly = tape->newly_count};
+    ARENA_PUSH(tape->memory, tape->scopes, count, tape->scope_capacity, begun);
+}
+
+static bool all_are_named(const qn_tape *tape, const node *nodes, int count)
+{
+    for (int k = 0; k < count; k++) {
+        int i = 1;
+        while (i < tape->slot_count && tape->slots[i].node != nodes[k] && tape->slots[i].home_leaf != nodes[k]) i++;
+        if (i == tape->slot_count) return false;
+    }
+    return true;
 }
 
 void qn_scope_end(qn_tape *tape)
@@ -274,10 +297,24 @@ void qn_scope_end(qn_tape *tape)
         graph_fail(tape->graph, "scope_end", "no scope was begun");
         return;
     }
-    for (int i = 1; i < tape->slot_count; i++)
-        if (tape->slots[i].node && tape->slots[i].scope >= tape->scope) release_slot(tape, (uint32_t)i);
+    node older[8]; /* computed, of before the scope, and named in it */
+    tape_scope ended = tape->scopes[tape->scope - 1];
+    int older_count = 0;
+    for (int i = 1; i < tape->slot_count; i++) {
+        const tape_slot *s = &tape->slots[i];
+        if (!s->node || s->scope < tape->scope) continue;
+        if ((int)s->node < ended.first && tape_placed(tape, s->node)) {
+            if (older_count < COUNT(older)) older[older_count] = s->node;
+            older_count++;
+        }
+        release_slot(tape, (uint32_t)i);
+    }
     tape->scope--;
-    if (tape->dead_bytes || tape->graph->node_count > tape->collect_at) tape_collect(tape);
+    tape->older_died |= older_count > COUNT(older) || !all_are_named(tape, older, older_count);
+    tape_collect_scope(tape, ended);
+    if (tape->older_died || tape->graph->node_count > tape->collect_at ||
+        arena_used_bytes(tape->graph->memory) > tape->collect_at_bytes)
+        tape_collect(tape);
 }
 
 /* ---- what is computed ---- */
@@ -294,6 +331,8 @@ void tape_place(qn_tape *tape, node n, const placed *where)
     storage_retain(where->storage);
     storage_release(tape->placed[n].storage);
     tape->placed[n] = *where;
+    if (tape->scope && where->storage)
+        ARENA_PUSH(tape->memory, tape->newly, tape->newly_count, tape->newly_capacity, n);
 }
 
 const placed *tape_placed(const qn_tape *tape, node n)

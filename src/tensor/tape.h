@@ -62,6 +62,11 @@ typedef struct tape_slot {
     uint32_t next_free;
 } tape_slot;
 
+typedef struct tape_scope {
+    int first; /* nodes from here on are its own */
+    int newly; /* of the tape's list when it was begun */
+} tape_scope;
+
 typedef struct tape_assign {
     uint32_t slot; /* of a variable */
     node from;
@@ -84,13 +89,23 @@ struct qn_tape {
     int slot_count, slot_capacity;
     uint32_t free_slot;
     int scope;            /* depth; 0: outermost */
+    struct tape_scope *scopes; /* by depth less 1 */
+    int scope_capacity;
+    int spare_from;       /* nodes from here on were made in scopes that have ended, and nothing needs them; INT_MAX: none */
+    int spare_scope;      /* the depth that was left then */
+    node *newly;          /* nodes that were computed in the open scopes, oldest first; 0: forgotten since */
+    int newly_count, newly_capacity;
+    int64_t renumbered;   /* how often nodes got other numbers, or numbers other nodes */
+    struct known_gradient *gradients; /* grad_api.c: those that were asked for; NULL before the first */
     tape_assign *assigns; /* pending, oldest first */
     int assign_count, assign_capacity;
     qn_tensor random_state;    /* u64[2]: seed, offset; a variable, made at the first need */
     node random_base;          /* the state that `random_steps` counts from */
     int64_t random_steps;      /* calls since */
     int collect_at;            /* nodes */
+    size_t collect_at_bytes;   /* of the graph's own memory, in which lists of forgotten nodes stay */
     int64_t dead_bytes;        /* of memory whose slot was released since the last collection */
+    bool older_died;           /* some of it was there before the innermost scope */
     struct realizer *realizer; /* run's: plans, streams; NULL before the first evaluation */
     struct qn_plan *capturing; /* run's: NULL unless a step is being recorded */
 };
@@ -132,6 +147,9 @@ void tape_overwritten(qn_tape *tape, node leaf);
 /* tape_collect.c: forgets nodes that no slot and no assignment needs, and releases their memory; nodes get new numbers.
  * Does nothing while a step is recorded. */
 void tape_collect(qn_tape *tape);
+/* The same for what a scope made alone, when it has ended: in the time that this takes, however many nodes there are before it.
+ * Where nothing needs any of its nodes they stay as they are, without memory, so that the same calls find them. */
+void tape_collect_scope(qn_tape *tape, tape_scope ended);
 
 /* facts.c: strides as PyTorch would have them; *base: the node whose memory it shares, itself if none. */
 /* From n down through views to what they are views of, into the list, as far as there is room; how many views. */

@@ -1,6 +1,8 @@
 /*
  * Collection: copies what slots, homes and pending assignments reach into a new graph and lets the old one go, with the
  * memory of everything that is not reached. In: a tape. Out: the same tensors under new node numbers.
+ * What a scope made is collected by itself when it ends: nodes never read newer ones, so only those since its begin are looked
+ * at. Most often none of them is needed: then only their memory goes, and a step that is called again finds its nodes.
  * A computed node keeps its history, which a gradient may ask for, except where no gradient can pass: a computed DETACH
  * and computed integers become leaves.
  * SPDX-License-Identifier: MIT
@@ -8,10 +10,13 @@
 #include "tensor/tape.h"
 #include "ir/graph_build.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FEWEST_NODES 4096
+#define FEWEST_BYTES ((size_t)4 << 20)
+#define MOST_SPARE 2048 /* nodes */
 
 static bool history_ends(const qn_tape *tape, node n)
 {
@@ -83,6 +88,15 @@ static qn_status copy_all(void *context, qn_error *error)
     return QN_OK;
 }
 
+/* When to collect everything again. */
+static void collected(qn_tape *tape)
+{
+    tape->dead_bytes = 0;
+    tape->older_died = false;
+    tape->collect_at = MAXIMUM(2 * tape->graph->node_count, FEWEST_NODES);
+    tape->collect_at_bytes = MAXIMUM(2 * arena_used_bytes(tape->graph->memory), FEWEST_BYTES);
+}
+
 void tape_collect(qn_tape *tape)
 {
     if (tape->capturing) return;
@@ -91,7 +105,7 @@ void tape_collect(qn_tape *tape)
     collection c = {.tape = tape, .memory = arena_new(), .scratch = scratch};
     graph *from = tape->graph;
     if (heap_try(copy_all, &c, &error)) { /* there is no room for both: it stays as it is */
-        tape->collect_at = MAXIMUM(2 * from->node_count, FEWEST_NODES);
+        collected(tape);
         arena_free(scratch);
         arena_free(c.memory);
         return;
@@ -122,8 +136,119 @@ void tape_collect(qn_tape *tape)
     to->label = from->label;
     to->status = status;
     to->error = from->error;
-    tape->dead_bytes = 0;
-    tape->collect_at = MAXIMUM(2 * to->node_count, FEWEST_NODES);
+    for (int i = 0; i < tape->scope; i++) {
+        int last = MINIMUM(tape->scopes[i].first, from->node_count) - 1;
+        while (last > 0 && !renamed[last]) last--;
+        tape->scopes[i].first = last > 0 ? (int)renamed[last] + 1 : 1;
+    }
+    for (int i = 0; i < tape->newly_count; i++) tape->newly[i] = renamed[tape->newly[i]];
+    tape->spare_from = INT_MAX;
+    tape->renumbered++;
+    collected(tape);
     arena_free(scratch);
     arena_free(from->memory);
+}
+
+/* ---- what a scope made ---- */
+
+static bool is_needed(const qn_tape *tape, int first)
+{
+    for (int i = 1; i < tape->slot_count; i++)
+        if ((int)tape->slots[i].node >= first || (int)tape->slots[i].home_leaf >= first) return true;
+    for (int i = 0; i < tape->assign_count; i++)
+        if ((int)tape->assigns[i].from >= first) return true;
+    return false;
+}
+
+static void unplace(qn_tape *tape, node n)
+{
+    storage *memory = tape->placed[n].storage;
+    tape->placed[n] = (placed){0};
+    storage_release(memory);
+}
+
+/* Nothing needs any of its nodes. */
+static void leave_spare(qn_tape *tape, tape_scope ended)
+{
+    graph *g = tape->graph;
+    for (int i = ended.newly; i < tape->newly_count; i++)
+        if ((int)tape->newly[i] >= ended.first) unplace(tape, tape->newly[i]);
+    tape->newly_count = ended.newly;
+    tape->spare_from = ended.first;
+    tape->spare_scope = tape->scope;
+    if ((int)tape->random_base >= ended.first) tape->random_base = 0;
+    if (g->node_count - ended.first <= MOST_SPARE && g->range_count == 1) return;
+    /* Too many, or each call is in a range of its own, to which its time belongs. */
+    while (g->range_count > 1 && g->ranges[g->range_count - 1].node_count >= ended.first) g->range_count--;
+    if (g->range >= (unsigned)g->range_count) g->range = 0;
+    graph_truncate(g, ended.first);
+    tape->renumbered++;
+}
+
+static void keep(node n, int first, node *kept)
+{
+    if ((int)n >= first) kept[n - (node)first] = n;
+}
+
+static void mark_newer(const qn_tape *tape, int first, node *kept)
+{
+    const graph *g = tape->graph;
+    for (int i = 1; i < tape->slot_count; i++) {
+        keep(tape->slots[i].node, first, kept);
+        keep(tape->slots[i].home_leaf, first, kept);
+    }
+    for (int i = 0; i < tape->assign_count; i++) keep(tape->assigns[i].from, first, kept);
+    for (int n = g->node_count - 1; n >= first; n--) {
+        if (!kept[n - first]) continue;
+        for (int i = 0; i < g->nodes[n].input_count; i++) keep(g->nodes[n].inputs[i], first, kept);
+    }
+}
+
+static node renamed_newer(node n, int first, const node *renamed)
+{
+    return (int)n < first ? n : renamed[n - (node)first];
+}
+
+/* The nodes that something needs move to where the first ones were. */
+static void compact(qn_tape *tape, tape_scope ended)
+{
+    graph *g = tape->graph;
+    int first = ended.first, last = g->node_count, room = MINIMUM(last, tape->placed_capacity);
+    node *renamed = heap_array((size_t)(last - first), sizeof(node));
+    mark_newer(tape, first, renamed);
+    for (int i = 1; i < g->range_count; i++) g->ranges[i].node_count = MINIMUM(g->ranges[i].node_count, first);
+    graph_compact(g, first, renamed);
+    for (int n = first; n < room; n++) {
+        placed was = tape->placed[n];
+        tape->placed[n] = (placed){0};
+        if (renamed[n - first])
+            tape->placed[renamed[n - first]] = was;
+        else
+            storage_release(was.storage);
+    }
+    for (int i = 1; i < tape->slot_count; i++) {
+        tape->slots[i].node = renamed_newer(tape->slots[i].node, first, renamed);
+        tape->slots[i].home_leaf = renamed_newer(tape->slots[i].home_leaf, first, renamed);
+    }
+    for (int i = 0; i < tape->assign_count; i++)
+        tape->assigns[i].from = renamed_newer(tape->assigns[i].from, first, renamed);
+    for (int i = 0; i < tape->newly_count; i++) tape->newly[i] = renamed_newer(tape->newly[i], first, renamed);
+    if (!tape->scope) tape->newly_count = 0;
+    tape->random_base = renamed_newer(tape->random_base, first, renamed);
+    tape->spare_from = INT_MAX;
+    tape->renumbered++;
+    heap_free(renamed);
+}
+
+void tape_collect_scope(qn_tape *tape, tape_scope ended)
+{
+    if (tape->capturing) {
+        tape->older_died = true; /* when that has ended */
+        return;
+    }
+    if (is_needed(tape, ended.first))
+        compact(tape, ended);
+    else
+        leave_spare(tape, ended);
+    tape->dead_bytes = 0;
 }

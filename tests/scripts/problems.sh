@@ -9,7 +9,7 @@ settings() {
     sed -n "s/^bench $2 ([^)]*) on ref (\([^)]*\)).*/\1/p" "$1" | tr ',' '\n' | sed -n 's/^ *\([A-Za-z_]*\) = \(.*\)$/--set \1=\2/p'
 }
 checked=0
-for level in 1 2 3 4 5 6; do
+for level in 1 2 3 4 5 6 7; do
     file=bench/problems/level$level.qn
     every=$(sed -n 's/^bench \(k[0-9]*\) .*/\1/p' "$file")
     case $level in
@@ -19,6 +19,7 @@ for level in 1 2 3 4 5 6; do
     4) few="k2 k31" ;;
     5) few="k2 k9" ;;
     6) few="k12 k40 k61" ;;
+    7) few="k23" ;;
     esac
     [ "${2:-}" = all ] && few=$every
     for name in $few; do

@@ -91,6 +91,32 @@ TEST(hash_index_finds_all_of_a_hash)
     arena_free(a);
 }
 
+/* Removed in any order, among others that begin at the same place and wrap around the end. */
+TEST(hash_index_forgets_one)
+{
+    enum { COUNT_OF = 500 };
+    arena *a = arena_new();
+    hash_index h = {.memory = a};
+    bool there[COUNT_OF] = {0};
+    unsigned state = 7;
+    for (int turn = 0; turn < 20000; turn++) {
+        state = state * 1664525u + 1013904223u;
+        int number = (int)(state >> 16) % COUNT_OF;
+        uint64_t hash = (uint64_t)(number % 41) * 25u;
+        if (there[number])
+            hash_index_remove(&h, hash, number);
+        else
+            hash_index_add(&h, hash, number);
+        there[number] = !there[number];
+        int at = 0, found = 0, wanted = 0;
+        for (int i; (i = hash_index_next(&h, hash, &at)) >= 0; found++) EXPECT(there[i] && i % 41 == number % 41);
+        for (int i = number % 41; i < COUNT_OF; i += 41) wanted += there[i];
+        if (found != wanted) printf("turn %d\n", turn);
+        EXPECT(found == wanted);
+    }
+    arena_free(a);
+}
+
 TEST(hash_tells_texts_apart)
 {
     char first[33], second[33];
@@ -174,5 +200,5 @@ TEST(processes_run)
 }
 
 TEST_MAIN(CASE(arena_gives_zeroed_aligned_memory), CASE(text_grows_and_quotes), CASE(map_finds_what_was_set),
-          CASE(hash_index_finds_all_of_a_hash), CASE(hash_tells_texts_apart), CASE(suggestions_are_near),
+          CASE(hash_index_finds_all_of_a_hash), CASE(hash_index_forgets_one), CASE(hash_tells_texts_apart), CASE(suggestions_are_near),
           CASE(files_are_written_whole), CASE(processes_run))

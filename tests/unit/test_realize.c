@@ -187,6 +187,53 @@ static void plans_are_found(void)
     end();
 }
 
+/* A step that is called again finds its nodes, its gradient and its plan, whatever happened between: other contents, other
+ * memory at the same address, a part of it computed before, results that are kept, one that was thrown away. */
+static void steps_again(void)
+{
+    begin();
+    float contents[3] = {1, 2, 3};
+    qn_tensor x = qn_from_memory(tape, contents, QN_F32, QN_SHAPE(3)), kept[12];
+    int nodes = 0;
+    for (int step = 0; step < 12; step++) {
+        qn_scope_begin(tape);
+        float own[3] = {(float)step, 1, 0};
+        qn_tensor y = qn_from_memory(tape, own, QN_F32, QN_SHAPE(3)), product = qn_mul(x, y), gradient;
+        qn_tensor loss = qn_sum(qn_mul(product, product), QN_ALL, false);
+        if (step % 4 == 3) EXPECT(good(qn_eval(tape, &product, 1, &error))); /* now a leaf of what follows */
+        qn_grad(loss, &x, 1, &gradient);
+        float a = contents[0], b = contents[1], s = (float)step;
+        qn_tensor both[2] = {loss, gradient};
+        EXPECT(good(qn_eval(tape, both, 2, &error)));
+        READS(loss, a * a * s * s + b * b);
+        READS(gradient, 2 * a * s * s, 2 * b, 0);
+        kept[step] = qn_keep(qn_add(x, x));
+        if (step % 2) EXPECT(good(qn_eval(tape, &kept[step], 1, &error)));
+        qn_scope_end(tape);
+        if (step % 5 == 4) {
+            EXPECT(good(qn_eval(tape, kept, step + 1, &error)));
+            contents[0] += 10;
+            EXPECT(good(qn_tensor_write(x, contents, sizeof(contents), &error)));
+        }
+    }
+    for (int step = 0; step < 12; step++) READS(kept[step], step < 5 ? 2 : step < 10 ? 22 : 42, 4, 6);
+    int64_t known = tape->realizer->known_count, plans = tape->realizer->plans_made;
+    for (int step = 0; step < 10; step++) { /* nothing is kept: the graph stays as it is */
+        qn_scope_begin(tape);
+        qn_tensor z = qn_softmax(qn_mul_scalar(x, 0), 0), gradient;
+        qn_tensor total = qn_sum(qn_exp(x), QN_ALL, false);
+        if (step % 2) qn_grad(total, &x, 1, &gradient);
+        EXPECT(good(qn_eval(tape, &z, 1, &error)));
+        READS(z, 1.f / 3, 1.f / 3, 1.f / 3);
+        EXPECT(!step || step == 1 || tape->graph->node_count == nodes);
+        nodes = tape->graph->node_count;
+        qn_scope_end(tape);
+        EXPECT(!tape_placed(tape, (node)nodes - 1)); /* its memory went */
+    }
+    EXPECT(tape->realizer->known_count >= known + 8 && tape->realizer->plans_made == plans + 1);
+    end();
+}
+
 /* A whole training step at other batch sizes: new plans, the same kernels. */
 static void batch_sizes(void)
 {
@@ -339,6 +386,7 @@ ON_EVERY_DEVICE(views)
 ON_EVERY_DEVICE(variables)
 ON_EVERY_DEVICE(random_numbers)
 ON_EVERY_DEVICE(plans_are_found)
+ON_EVERY_DEVICE(steps_again)
 ON_EVERY_DEVICE(batch_sizes)
 ON_EVERY_DEVICE(errors)
 ON_EVERY_DEVICE(computed_indices)
@@ -466,7 +514,8 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
-          CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_batch_sizes),
+          CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_steps_again),
+          CASE(on_devices_batch_sizes),
           CASE(on_devices_errors), CASE(on_devices_computed_indices), CASE(on_devices_no_memory),
           CASE(on_devices_empty_tensors), CASE(on_devices_kernels_of_modules), CASE(logs_and_dumps),
           CASE(memory_is_kept), CASE(host_cost), CASE(closing))

@@ -66,6 +66,7 @@ void realize_close(qn_tape *tape)
             plan_release(p, tape->context, r->slot);
         }
     storage_release(r->workspace);
+    realize_again_free(r);
     heap_free(r->table);
     heap_free(r->visit);
     heap_free(r->number);
@@ -225,6 +226,7 @@ static void evict(qn_tape *tape)
     *oldest = p->next;
     r->plan_count--;
     r->step_count -= p->step_count;
+    realize_again_forget(r, p);
     plan_release(p, tape->context, r->slot);
 }
 
@@ -432,6 +434,7 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
 {
     realizer *r = tape->realizer;
     realize_work work;
+    plan *p = NULL;
     for (bool again = true; again;) {
         collect_targets(tape, slots, count);
         work = (realize_work){.targets = r->targets,
@@ -439,12 +442,15 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
                               .assigns = tape->assigns,
                               .assign_count = tape->assign_count};
         if (!work.target_count && !work.assign_count) return QN_OK;
+        if ((p = realize_again_find(tape, &work))) break;
         QN_TRY(realize_key(tape, &work, error));
         QN_TRY(compute_indices(tape, &again, error));
     }
-    QN_TRY(realize_check_indices(tape, error));
-    plan *p = NULL;
-    QN_TRY(get_plan(tape, &work, &p, error));
+    if (!p) {
+        QN_TRY(realize_check_indices(tape, error));
+        QN_TRY(get_plan(tape, &work, &p, error));
+        realize_again_keep(tape, &work, p);
+    }
     *made = p;
     memset(r->results, 0, sizeof(storage *) * (size_t)p->result_count);
     storage **copies = heap_array((size_t)work.assign_count + 1, sizeof(storage *));

@@ -153,8 +153,10 @@ typedef struct realizer {
     int base_capacity;
     int64_t *ranges; /* by number of a node, plus 1; while something is recorded */
     int range_capacity;
+    struct realize_again *again;                 /* NULL before the first evaluation */
     struct qn_plan *captured;                    /* all that are not freed */
     int64_t evaluations, plans_made, step_count; /* step_count: of all plans that are kept */
+    int64_t known_count;                         /* evaluations whose plan was known by their nodes */
     int64_t making_ns, loading_ns; /* of plans, compiling and loading with it; the part that was loading */
     int64_t compiled;              /* kernels that came from no cache */
 } realizer;
@@ -191,6 +193,17 @@ typedef struct realize_work {
 qn_status realize_key(qn_tape *tape, const realize_work *work, qn_error *error);
 /* The piece as a graph of its own, for a plan. map: by number. */
 graph *realize_piece(qn_tape *tape, arena *memory, node **map);
+/* Nothing was seen yet; then buffers get numbers from 1 in the order in which they are asked for. */
+void realize_begin(qn_tape *tape);
+int realize_buffer_number(realizer *r, qn_buffer *b);
+
+/* ---- realize_again.c ---- */
+
+/* The plan of the same work as before, with the realizer's buffers as realize_key leaves them; NULL: it is not known. */
+plan *realize_again_find(qn_tape *tape, const realize_work *work);
+void realize_again_keep(qn_tape *tape, const realize_work *work, plan *p); /* after realize_key */
+void realize_again_forget(realizer *r, const plan *p);
+void realize_again_free(realizer *r);
 
 /* ---- capture.c ---- */
 

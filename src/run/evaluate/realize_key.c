@@ -37,7 +37,7 @@ static void put_extents(realizer *r, const shape *s)
     for (int k = 0; k < s->rank; k++) put_wide(r, s->extents[k]);
 }
 
-static int buffer_number(realizer *r, qn_buffer *b)
+int realize_buffer_number(realizer *r, qn_buffer *b)
 {
     if (b->seen_by == r && b->seen_epoch == r->epoch) return b->seen_number;
     GROW(r->buffers, r->buffer_count, r->buffer_capacity);
@@ -58,7 +58,7 @@ static void put_leaf(realizer *r, const graph_node *n, const placed *p)
 {
     put(r, (uint32_t)GRAPH_LEAF | (uint32_t)n->elem << 8);
     const qn_buffer *b = p->storage->buffer;
-    put(r, (uint32_t)buffer_number(r, p->storage->buffer) << 8 | (uint32_t)buffer_misalignment(b));
+    put(r, (uint32_t)realize_buffer_number(r, p->storage->buffer) << 8 | (uint32_t)buffer_misalignment(b));
     put_wide(r, p->offset);
     put_extents(r, &n->shape);
     for (int k = 0; k < n->shape.rank; k++) put_wide(r, p->strides[k]);
@@ -168,7 +168,7 @@ static qn_status visit(qn_tape *tape, node root, qn_error *error)
     return QN_OK;
 }
 
-qn_status realize_key(qn_tape *tape, const realize_work *work, qn_error *error)
+void realize_begin(qn_tape *tape)
 {
     realizer *r = realize_open(tape);
     make_room(r, tape->graph->node_count);
@@ -177,6 +177,12 @@ qn_status realize_key(qn_tape *tape, const realize_work *work, qn_error *error)
         r->epoch = 1;
     }
     r->key_count = r->order_count = r->buffer_count = 0;
+}
+
+qn_status realize_key(qn_tape *tape, const realize_work *work, qn_error *error)
+{
+    realize_begin(tape);
+    realizer *r = tape->realizer;
     put(r, (uint32_t)tape->mode | (uint32_t)tape->check_indices << 8 | (uint32_t)tape->tile << 16);
     put(r, (uint32_t)work->target_count);
     put(r, (uint32_t)work->assign_count);
