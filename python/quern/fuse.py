@@ -6,12 +6,13 @@
 
 The function runs once with stand-ins for its tensors (trace.py); what they meet is written as a tensor function. Types, ranks, axes of
 extent one and plain Python values are what that text depends on: the guard, made in C, is their outline. New sizes compile nothing that
-was compiled before. What is not known raises TypeError with its name: keep it outside, or use torch.compile(backend="quern").
+was compiled before. Where torch follows what a function does itself (torch.compile, torch.func), it sees the function as it is written. What is not known raises TypeError with its name: keep it outside, or use torch.compile(backend="quern").
 """
 
 import functools
+import sys
 
-from . import _quern
+from . import _quern, module
 
 
 def fuse(function=None, *, mode="fused"):
@@ -27,6 +28,11 @@ def _pick(args, keywords, place):
     return args[place] if isinstance(place, int) else keywords[place]
 
 
+def _is_followed():
+    torch = sys.modules.get("torch")
+    return torch is not None and (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+
+
 class Fused:
     """A traced function. `texts` has what was written for each kind of arguments."""
 
@@ -35,9 +41,17 @@ class Fused:
         self._function = function
         self._mode = mode
         self._known = {}
+        module.attach_torch()
 
     def __call__(self, *args, **keywords):
-        key = _quern.outline(args, keywords or None)
+        if module._compiling():
+            return self._function(*args, **keywords)
+        try:
+            key = _quern.outline(args, keywords or None)
+        except (RuntimeError, TypeError):  # tensors without memory
+            if not _is_followed():
+                raise
+            return self._function(*args, **keywords)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._trace(args, keywords)
@@ -48,14 +62,13 @@ class Fused:
 
     def _trace(self, args, keywords):
         from . import trace
-        from .module import compile
 
         text, places, form = trace.written(self._function, args, keywords)
         name = self._function.__name__ if self._function.__name__.isidentifier() else "fused"
-        module = compile(text, f"<fused {name}>")
+        made = module.compile(text, f"<fused {name}>")
         prefix = "" if self._mode == "fused" else self._mode + " "
         whole = not keywords and places == list(range(len(args)))
-        return module[prefix + trace.name_of(self._function)], None if whole else places, form
+        return made[prefix + trace.name_of(self._function)], None if whole else places, form
 
     @property
     def texts(self):

@@ -70,13 +70,15 @@ static void callable_free(PyObject *self)
     Py_DECREF(type);
 }
 
-bool callable_is_ours(const callable *self)
+bool callable_is_here(callable *self)
 {
     if (self->fork_count == fork_count) return true;
-    PyErr_Format(error_type,
-                 "`%s` was loaded before this process was forked: load it again here, or start processes by spawning",
-                 self->name);
-    return false;
+    qn_module *module = module_here(self->owner);
+    if (!module) return false;
+    self->module = module;
+    self->entries = NULL; /* those of the process that it was forked from: left alone, as its context is */
+    self->fork_count = fork_count;
+    return true;
 }
 
 bool binding_forward_mode(const binding *b)
@@ -101,7 +103,7 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "run(args, keywords): a tuple, and a dict or None");
         return NULL;
     }
-    if (!callable_is_ours((callable *)self)) return NULL;
+    if (!callable_is_here((callable *)self)) return NULL;
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
     bool forward_mode = binding_forward_mode(&b);
     if (!forward_mode && !b.wants_grad) return binding_finish(&b);
@@ -114,7 +116,7 @@ static PyObject *callable_run(PyObject *self, PyObject *const *args, Py_ssize_t 
 static PyObject *callable_launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     binding b;
-    if (!callable_is_ours((callable *)self)) return NULL;
+    if (!callable_is_here((callable *)self)) return NULL;
     return binding_fill_plain(&b, (callable *)self, args, count, true) ? binding_finish(&b) : NULL;
 }
 
@@ -122,7 +124,7 @@ static PyObject *callable_launch(PyObject *self, PyObject *const *args, Py_ssize
 static PyObject *callable_prepare(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     binding b;
-    if (!callable_is_ours((callable *)self)) return NULL;
+    if (!callable_is_here((callable *)self)) return NULL;
     if (!binding_fill_plain(&b, (callable *)self, args, count, true)) return NULL;
     bool good = !b.on_device || entry_find(&b) || entry_prepare(&b);
     binding_release(&b);
@@ -208,7 +210,7 @@ PyObject *callable_forward(PyObject *self, PyObject *const *args, Py_ssize_t cou
     }
     callable *c = (callable *)PyTuple_GetItem(args[1], 0);
     PyObject *keywords = PyTuple_GetItem(args[1], 1), *result = NULL, *saved = NULL;
-    if (!callable_is_ours(c)) return NULL;
+    if (!callable_is_here(c)) return NULL;
     if (keywords == Py_None) {
         if (binding_fill_plain(&b, c, args + 2, count - 2, false)) result = binding_finish(&b);
     } else {
@@ -255,6 +257,7 @@ static PyObject *callable_known(PyObject *self, PyObject *const *args, Py_ssize_
         PyErr_SetString(PyExc_TypeError, "known(args, keywords)");
         return NULL;
     }
+    if (!callable_is_here((callable *)self)) return NULL;
     if (!binding_fill(&b, (callable *)self, args[0], args[1] == Py_None ? NULL : args[1])) return NULL;
     PyObject *list =
         b.wants_grad ? PyErr_Format(call_error, "call .detach() on what requires grad first") : entry_known(&b);
@@ -268,6 +271,7 @@ static PyObject *callable_shapes(PyObject *self, PyObject *const *args, Py_ssize
         PyErr_SetString(PyExc_TypeError, "shapes(arrays, keywords): a tuple, and a dict or None");
         return NULL;
     }
+    if (!callable_is_here((callable *)self)) return NULL;
     return entry_shapes((callable *)self, args[0], args[1] == Py_None ? NULL : args[1]);
 }
 

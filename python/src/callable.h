@@ -83,8 +83,8 @@ bool binding_device(const binding *b, char name[16]);
 bool binding_apply(const binding *b, qn_call *call);
 bool set_value(qn_call *call, const char *name, PyObject *value);
 
-/* callable.c: may it be called in this process? False: an exception is set. */
-bool callable_is_ours(const callable *self);
+/* callable.c: of this process, loaded again if it was forked since. False: an exception is set. */
+bool callable_is_here(callable *self);
 bool binding_forward_mode(const binding *b); /* torch's forward mode is on, which has no rules here */
 PyObject *binding_finish(binding *b);        /* launches what is bound and gives it back */
 

@@ -50,7 +50,7 @@ static callable *callable_of(PyObject *self)
 {
     callable *c = (callable *)((direct *)self)->callable;
     if (!c) return PyErr_Format(PyExc_TypeError, "this function was not loaded"), NULL;
-    return callable_is_ours(c) ? c : NULL;
+    return callable_is_here(c) ? c : NULL;
 }
 
 static PyObject *direct_call(PyObject *self, PyObject *args, PyObject *keywords)

@@ -78,11 +78,12 @@ PyObject *imported(const char *name)
 
 typedef struct module_object {
     PyObject_HEAD qn_module *module;
+    PyObject *source; /* the arguments of `load` or `cuda` that it was made by */
     bool is_text;
     int fork_count;
 } module_object;
 
-static PyObject *module_new(qn_module *module, bool is_text)
+static PyObject *module_new(qn_module *module, bool is_text, PyObject *source)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)module_type, Py_tp_alloc);
     module_object *m = (module_object *)allocate((PyTypeObject *)module_type, 0);
@@ -91,6 +92,7 @@ static PyObject *module_new(qn_module *module, bool is_text)
         return NULL;
     }
     m->module = module;
+    m->source = Py_NewRef(source);
     m->is_text = is_text;
     m->fork_count = fork_count;
     return (PyObject *)m;
@@ -99,7 +101,9 @@ static PyObject *module_new(qn_module *module, bool is_text)
 static void module_free(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    if (((module_object *)self)->fork_count == fork_count) qn_module_free(((module_object *)self)->module);
+    module_object *m = (module_object *)self;
+    if (m->fork_count == fork_count) qn_module_free(m->module);
+    Py_XDECREF(m->source);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -123,6 +127,7 @@ static PyObject *module_callable(PyObject *self, PyObject *name)
     module_object *m = (module_object *)self;
     const char *words = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
     if (!words) return PyErr_Format(PyExc_TypeError, "a name is wanted");
+    if (!module_here(self)) return NULL;
     qn_error error;
     qn_call *call = NULL; /* an unknown name, or an instance of a template that does not compile, is told here */
     if (qn_call_new(m->module, words, &call, &error) != QN_OK) return raise_error(&error);
@@ -154,7 +159,7 @@ static PyObject *load(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "ss", &name, &text) || !the_context()) return NULL;
     Py_BEGIN_ALLOW_THREADS status = qn_module_load_text(context, name, text, &module, &error);
-    Py_END_ALLOW_THREADS return status == QN_OK ? module_new(module, false) : raise_error(&error);
+    Py_END_ALLOW_THREADS return status == QN_OK ? module_new(module, false, args) : raise_error(&error);
 }
 
 typedef struct cuda_request {
@@ -201,10 +206,23 @@ static PyObject *cuda(PyObject *self, PyObject *args)
         return NULL;
     }
     if (!job_run(r->options.name, compile_cuda, r, cuda_request_free)) return NULL;
-    PyObject *made = module_new(r->module, true);
+    PyObject *made = module_new(r->module, true, args);
     r->module = NULL;
     cuda_request_free(r);
     return made;
+}
+
+qn_module *module_here(PyObject *owner)
+{
+    module_object *m = (module_object *)owner;
+    if (m->fork_count == fork_count) return m->module;
+    PyObject *made = m->is_text ? cuda(NULL, m->source) : load(NULL, m->source);
+    if (!made) return NULL;
+    m->module = ((module_object *)made)->module;
+    m->fork_count = fork_count;
+    ((module_object *)made)->module = NULL;
+    Py_DECREF(made);
+    return m->module;
 }
 
 static PyObject *devices(PyObject *self, PyObject *none)

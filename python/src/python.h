@@ -26,9 +26,10 @@ enum { MOST_ARRAYS = 64 };
 /* ---- module.c ---- */
 
 extern PyObject *error_type, *call_error, *source_error, *device_error, *finding_error;
-/* How often the process was forked. Threads do not survive that: a child has a context of its own, and what was loaded before
- * belongs to another. */
+/* How often the process was forked. Threads do not survive that: a child has a context of its own, and loads again what was
+ * loaded before, where it is used. */
 extern int fork_count;
+qn_module *module_here(PyObject *owner);      /* of a `Module`, in this process; NULL: an exception is set */
 qn_context *the_context(void);                /* opened at the first use; NULL: an exception is set */
 PyObject *raise_error(const qn_error *error); /* as the exception of its status; returns NULL */
 const char *host_device(void);                /* "cpu", or "ref" without a compiler; NULL: an exception is set */

@@ -181,6 +181,16 @@ for n in range(3, 23):
 
         torch.testing.assert_close(Layer()(self.x), 2 * self.x)
 
+    def test_what_torch_follows(self):
+        """torch.compile, vmap and gradients of torch.func see the function as it is written: no break, no refusal."""
+        function = lambda x, b: F.gelu(x + b) * 2  # noqa: E731
+        fused, wanted = quern.fuse(function), function(self.x, self.b)
+        torch.testing.assert_close(torch.compile(lambda x, b: fused(x, b) + 1, backend="aot_eager", fullgraph=True)(self.x, self.b), wanted + 1)
+        torch.testing.assert_close(torch.func.vmap(fused, (0, None))(self.x, self.b), wanted)
+        gradients = [torch.func.grad(lambda x: f(x, self.b).sum())(self.x) for f in (fused, function)]
+        torch.testing.assert_close(*gradients)
+        self.assertEqual(fused.texts, [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@ comes out of it; what falls to torch does so without an error."""
 import copy
 import io
 import os
+import signal
 import threading
 import unittest
 import warnings
@@ -153,6 +154,21 @@ class Habits(unittest.TestCase):
                 self.close(c.grad, a.grad)
         finally:
             distributed.destroy_process_group()
+
+    def test_forked(self):
+        """As workers of a DataLoader are: what was compiled before runs there, and gives what it gave."""
+        waved = compiled(lambda x: x.sin() * 2 + x)
+        wanted = waved(self.x)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                signal.alarm(60)
+                code = 0 if torch.equal(waved(self.x), wanted) else 2
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        self.close(waved(self.x), wanted)
 
     def test_transforms(self):
         func, model = torch.func, net()
