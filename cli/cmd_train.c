@@ -46,6 +46,14 @@ static void clear_line(teller *t)
     t->shown = false;
 }
 
+/* Rows of one label alone have none. */
+static const char *auc_words(double auc, int digits, char room[32])
+{
+    if (isnan(auc)) return "none";
+    snprintf(room, 32, "%.*f", digits, auc);
+    return room;
+}
+
 static void show_progress(void *user, const qn_dlrm_progress *p)
 {
     teller *t = user;
@@ -57,16 +65,16 @@ static void show_progress(void *user, const qn_dlrm_progress *p)
     }
     if (p->validated) {
         clear_line(t);
-        fprintf(stderr, "step %" PRId64 ": validation log-loss %.4f (base rate %.4f), AUC %.4f, %.0f rows\n", p->step,
-                p->valid.loss, p->base_entropy, p->valid.auc, p->valid.count);
+        fprintf(stderr, "step %" PRId64 ": validation log-loss %.4f (base rate %.4f), AUC %s, %.0f rows\n", p->step,
+                p->valid.loss, p->base_entropy, auc_words(p->valid.auc, 4, room), p->valid.count);
         return;
     }
     if (!t->terminal && p->seconds < t->next_s) return;
     t->next_s = p->seconds < 10 ? p->seconds + 2 : p->seconds * 1.3; /* few lines where nobody looks */
     fprintf(stderr, "%sstep %" PRId64, t->terminal ? "\r\033[K" : "", p->step);
     if (p->steps > 0) fprintf(stderr, "/%" PRId64, p->steps);
-    fprintf(stderr, ", epoch %" PRId64 ", %.0f samples/s, loss %.4f, AUC %.4f", p->epoch + 1, p->samples_per_second,
-            p->loss, p->auc);
+    fprintf(stderr, ", epoch %" PRId64 ", %.0f samples/s, loss %.4f, AUC %s", p->epoch + 1, p->samples_per_second,
+            p->loss, auc_words(p->auc, 4, room));
     if (p->steps > 0) fprintf(stderr, ", %s left", time_words(p->eta_seconds, room));
     fputs(t->terminal ? "" : "\n", stderr);
     fflush(stderr);
@@ -173,10 +181,17 @@ static int print_valid(const qn_dlrm_result *r)
 {
     const qn_metrics *m = &r->valid;
     printf("log-loss          %.5f   (a constant prediction of the base rate: %.5f)\n", m->loss, r->base_entropy);
-    printf("AUC               %.5f\n", m->auc);
+    bool one_label = m->positives <= 0 || m->positives >= 1;
+    char room[32];
+    printf("AUC               %s%s\n", auc_words(m->auc, 5, room), one_label ? ": it is of rows with clicks and without" : "");
     if (!isnan(r->oracle_auc))
         printf("of the true probabilities: log-loss %.5f, AUC %.5f\n", r->oracle_loss, r->oracle_auc);
     printf("clicks            %.4f of %.0f rows, predicted %.4f\n", m->positives, m->count, m->mean);
+    if (one_label) {
+        complain("all %.0f rows have the label %d: whether the model has learnt cannot be told by them", m->count,
+                 m->positives > 0);
+        return EXIT_FINDING;
+    }
     if (r->constant) {
         complain("the model predicts the same for every row: it has not learnt. A smaller --rate, more --steps, and "
                  "counts that vary may help");

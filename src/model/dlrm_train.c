@@ -447,7 +447,8 @@ static qn_status train(run *r, const char *from, qn_dlrm_result *result, qn_erro
     if (!status && from && r->damaged.message[0])
         tell_note(&t, true, "the newest checkpoint is left out: %s", r->damaged.message);
     if (!status && from)
-        tell_note(&t, false, "going on from %s, step %lld", from, (long long)r->state.step);
+        tell_note(&t, false, "going on from %s, step %lld: batches of %lld, %s, rate %g", from, (long long)r->state.step,
+                  (long long)r->config.batch, qn_optimizer_name(r->config.optimizer), r->config.rate);
     else if (!status)
         tell_note(&t, false, "%lld parameters, %.1f s to prepare", (long long)result->parameters,
                   result->compile_seconds);

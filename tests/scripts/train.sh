@@ -134,8 +134,15 @@ kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 try 0 $run --out killed --steps 500 --resume
 says err "going on from killed/step_"
+says err ": batches of 64, adagrad, rate 0.1" # the checkpoint's, whatever the command says
 cmp -s whole/step_000000500.safetensors killed/step_000000500.safetensors && good || bad "a killed run goes on to other numbers"
 [ "$(ls killed | grep -c 'safetensors')" = 2 ] && good || bad "the last two checkpoints are kept, nothing else: $(ls killed)"
+
+# Rows of one label have no AUC, and do not tell whether a model has learnt.
+awk 'BEGIN { for (i = 0; i < 50; i++) { printf "0"; for (c = 0; c < 39; c++) printf c < 13 ? "\t%d" : "\t%08x", i; print "" } }' >one.tsv
+try 1 eval dlrm whole one.tsv --device cpu
+says out "AUC               none: it is of rows with clicks and without"
+says err "all 50 rows have the label 0: whether the model has learnt cannot be told by them"
 
 # A damaged newest checkpoint is left out, with a word; where none is whole nothing begins anew over them.
 cp -r whole damaged

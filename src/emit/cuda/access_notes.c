@@ -147,11 +147,9 @@ qn_status emit_access_notes(const tile_kernel *k, const cuda_target *target, acc
     text body = {0};
     qn_status status = QN_OK;
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
-        const char *why[2];
-        const sched_machine machine = cuda_machine(target);
-        loop_program program;
+        const char *why;
         out->from = out->count;
-        if (loops_roles(k, p, &machine, memory, &program, why)) continue;
+        if (cuda_schedule(k, p, target, memory, &why)) continue;
         status = cuda_phase(&e, p, target, error);
         if (status == QN_OK) cuda_phase_body(&e, p, &body);
     }
