@@ -282,7 +282,7 @@ QN
     (flock 9; echo held >"$work/held"; while [ ! -e "$work/go" ]; do sleep 0.1; done) 9>"$work/turn" &
     while [ ! -e "$work/held" ]; do sleep 0.1; done
     (QUERN_GPU_LOCK=$work/turn QUERN_CUDA_PATH="$build/tests/fake" "$quern" bench "$work/many.qn" --device cuda --seconds 0.01 >"$work/waited" 2>&1; echo $? >"$work/ended") &
-    sleep 4
+    sleep 3
     holds "a bench that did not wait for its turn: $(cat "$work/waited")" [ ! -e "$work/ended" ]
     : >"$work/go"
     wait
