@@ -46,6 +46,8 @@ static inline launch_of launch_make(const char *path, const char *name, const ch
         if (dtype_from_text(values[i], &b.type)) b.kind = BIND_TYPE;
         b.number.i = strtoll(values[i], NULL, 0);
         b.number.f = (double)b.number.i;
+        bool is_true = !strcmp(values[i], "true");
+        if (is_true || !strcmp(values[i], "false")) b.kind = BIND_BOOL, b.number = (number){.i = is_true};
         bindings_set(l.memory, &given.settings, b);
     }
     bindings constants = {0}, extents = {0};

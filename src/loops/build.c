@@ -165,8 +165,21 @@ static loop_node **build_multiply(const schedule *s, arena *memory, loop_node **
 
 loop_program loops_build(const schedule *s, arena *memory)
 {
-    loop_program p = {.schedule = s};
+    loop_program p = {.schedule = s, .phase = s->phase};
     loop_node **tail = build_fill(s, memory, &p.first);
     build_multiply(s, memory, tail);
     return p;
+}
+
+bool loops_roles(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory, loop_program *out,
+                 const char *why[2])
+{
+    why[0] = machine->checked ? "a checked build tests each access" : NULL; /* which the copy engine does not */
+    why[1] = NULL;
+    if (machine->checked) return false;
+    const schedule *s = schedule_phase(k, phase, machine, memory, &why[0]);
+    const chained *c = s ? NULL : chained_phase(k, phase, machine, memory, &why[1]);
+    if (s) *out = loops_build(s, memory);
+    if (c) *out = loops_chained(c, memory);
+    return s || c;
 }

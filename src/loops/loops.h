@@ -10,6 +10,7 @@
 #define QUERN_LOOPS_LOOPS_H
 
 #include "ir/interp.h"
+#include "schedule/chained.h"
 #include "schedule/schedule.h"
 
 typedef enum loop_code {
@@ -35,6 +36,44 @@ typedef enum loop_load {
     LOOPS_ASKED
 } loop_load;
 
+/* ---- of chained products ---- */
+
+enum { LOOPS_THREAD, LOOPS_WARP, LOOPS_LANE, LOOPS_GROUP }; /* ONE: one of the role, a warp, one of that; BARRIER: a warp, a group */
+enum { LOOPS_SCORE, LOOPS_SUM };                            /* MATRIX: number[1] of the products of scores, of the sums */
+/* Registers. MATRIX_WAIT: what is read behind it; KEEP: what is written, or the weights of the sum of that number. */
+enum { LOOPS_SUMS, LOOPS_SCORES = -1, LOOPS_MORE = -2, LOOPS_NOTHING = -3 };
+enum { LOOPS_FIXED = -1 }; /* instead of a moving operand: the fixed ones; RELEASE, RING_NEXT: all rings */
+/* STEPS: all; the first; before masks' lower edge; that no mask touches; the rest; that only other groups take. */
+enum {
+    LOOPS_ALL_STEPS,
+    LOOPS_FIRST_STEP,
+    LOOPS_LOWER_STEPS,
+    LOOPS_WHOLE_STEPS,
+    LOOPS_LAST_STEPS,
+    LOOPS_OTHERS_STEPS
+};
+
+/* LET, LOAD: a scalar; one number a fixed row; an element of the pass at hand: as the op says; 2^(x * factor - below * log2 e);
+ * x where the conditions hold, else below; a quotient by one number a row; the operand, which is rounded when it is
+ * packed; from an array, alone or with its neighbour. */
+typedef enum loop_form {
+    LOOPS_SCALAR,
+    LOOPS_ROW,
+    LOOPS_ELEMENT,
+    LOOPS_POWER,
+    LOOPS_MASKED,
+    LOOPS_QUOTIENT,
+    LOOPS_SAME,
+    LOOPS_TABLE,
+    LOOPS_TABLE_PAIR
+} loop_form;
+
+typedef struct loop_element { /* LET: above. FOLD: x where the conditions hold, else nothing; FOLD_END: times the factor */
+    value x, below;
+    double factor;
+    unsigned conditions; /* bits of chained.conditions */
+} loop_element;
+
 struct loop_group;
 struct loop_pass;
 
@@ -54,13 +93,15 @@ typedef struct loop_node {
         const value *ahead;             /* FOR: number[0] loads of its body that come a trip ahead */
         const tile_op *dot;             /* PRODUCTS */
         const int *sinks;               /* FOLD_JOIN: numbers of the pass's sinks */
+        const loop_element *element;    /* of chained products: LET, FOLD, FOLD_END; or NULL */
     };
     struct loop_node *other;          /* IF: the other arm; WHILE: its body, behind the test */
     struct loop_node *before, *after; /* FOR: sums of products to registers, and back */
 } loop_node;
 
 typedef struct loop_program {
-    const schedule *schedule; /* NULL: of a spread */
+    const schedule *schedule; /* of a product with roles, or NULL */
+    const chained *chained;   /* of chained products, or NULL; neither: of a spread */
     struct spread *spread;
     struct survey *survey;
     int phase;
@@ -71,6 +112,11 @@ typedef struct loop_program {
 } loop_program;
 
 loop_program loops_build(const schedule *s, arena *memory);
+loop_program loops_chained(const chained *c, arena *memory);
+/* The program of a phase whose warps have roles: a product that is fed, or chained ones. False: it is spread over threads;
+ * why[0] says what stands against feeding its product, why[1] against chaining them, each NULL where there are none. */
+bool loops_roles(const tile_kernel *k, int phase, const sched_machine *machine, arena *memory, loop_program *out,
+                 const char *why[2]);
 /* run_control.c: a phase that is spread, run on numbers by teams of threads, and what is written compared with nothing: that
  * is the caller's. without: the barrier that is left out, in order; -1: none. Gives how many it has; *why, empty before,
  * says what is wrong with it. */

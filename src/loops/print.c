@@ -49,6 +49,59 @@ static void print_fed(const loop_program *p, const loop_node *n, text *out)
     }
 }
 
+/* ---- of chained products ---- */
+
+static const char *registers_name(int which)
+{
+    return which == LOOPS_SCORES ? "scores" : which == LOOPS_MORE ? "more" : which == LOOPS_NOTHING ? "nothing" : "sums";
+}
+
+static void print_chained(const loop_program *p, const loop_node *n, text *out)
+{
+    static const char *const steps[] = {"all", "first", "lower", "whole", "last", "others"};
+    static const char *const who[] = {"thread", "warp", "lane", "group"};
+    const chained *c = p->chained;
+    switch (n->code) {
+    case LOOP_ROLE: text_add(out, n->number[0] ? " multiply" : " fill"); break;
+    case LOOP_ONE:
+    case LOOP_BARRIER: text_print(out, " %s", who[n->number[0]]); break;
+    case LOOP_STEPS: text_print(out, " %%%u by %d, %s", n->op->regions[0]->args[0], n->number[0], steps[n->number[1]]); break;
+    case LOOP_BULK_IN: text_print(out, " box %d of %%%u", n->number[0], n->op->results[0]); break;
+    case LOOP_MATRIX:
+        text_print(out, " %s %%%u", n->number[0] == LOOPS_SUM ? "sum" : "scores",
+                   (n->number[0] == LOOPS_SUM ? c->sums[n->number[1]].dot : c->products[n->number[1]].dot)->results[0]);
+        break;
+    case LOOP_MATRIX_WAIT: text_print(out, " %d, %s", n->number[0], registers_name(n->number[1])); break;
+    case LOOP_EXPECT: text_print(out, " %d", n->number[0]); break;
+    case LOOP_WAIT: text_add(out, n->number[0] ? " empty" : " full"); break;
+    case LOOP_RANGE_END:
+    case LOOP_CARRY:
+    case LOOP_RESULT:
+    case LOOP_YIELD: text_print(out, " %d", n->number[0]); break;
+    case LOOP_PAIRS: text_add(out, n->number[0] ? " late" : " early"); break;
+    case LOOP_KEEP:
+        text_print(out, " %s = %%%u", n->number[0] < 0 ? registers_name(n->number[0]) : "weights", n->operand);
+        break;
+    case LOOP_FOLD_BEGIN:
+    case LOOP_FOLD:
+    case LOOP_FOLD_END:
+    case LOOP_SCALE: text_print(out, " %%%u", n->operand ? n->operand : n->op->results[0]); break;
+    case LOOP_LET:
+    case LOOP_LOAD:
+    case LOOP_STORE:
+    case LOOP_OUT:
+    case LOOP_OUT_SEND:
+        text_add(out, " ");
+        tile_print_op(c->kernel, n->op, out);
+        break;
+    default: break;
+    }
+    bool rings = n->code == LOOP_WAIT || n->code == LOOP_WAIT_AHEAD || n->code == LOOP_EXPECT ||
+                 n->code == LOOP_RELEASE || n->code == LOOP_RING_NEXT;
+    if (rings && n->number[1] >= 0) text_print(out, " of %%%u", c->operands[n->number[1]].load->results[0]);
+    if (n->element && n->element->conditions) text_add(out, ", masked");
+}
+
 /* ---- of a spread ---- */
 
 static void print_pass(const loop_program *p, const loop_pass *pass, text *out)
@@ -110,6 +163,8 @@ static void print_nodes(const loop_program *p, const loop_node *n, int depth, te
         text_print(out, "%*s%s", 2 * depth, "", loop_names[n->code]);
         if (p->schedule)
             print_fed(p, n, out);
+        else if (p->chained)
+            print_chained(p, n, out);
         else
             print_spread(p, n, out);
         text_add(out, n->body ? " {\n" : "\n");

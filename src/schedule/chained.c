@@ -543,6 +543,8 @@ static bool lay_out(search *w, const sched_machine *machine)
     int registers = c->product_count * c->columns / 2;
     for (int i = 0; i < c->sum_count; i++) registers += c->sums[i].width / 2 + c->columns / 4;
     c->drained = registers > MOST_IN_FLIGHT;
+    for (int i = 0; i < c->condition_count; i++)
+        c->falls |= !c->conditions[i].limit && (c->conditions[i].compare == OP_LT || c->conditions[i].compare == OP_LE);
     if (registers > (c->groups > 2 ? MOST_OF_THREE : MOST_REGISTERS))
         return refuse(w, "its scores and sums do not fit into registers");
     for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {

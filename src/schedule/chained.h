@@ -81,6 +81,7 @@ typedef struct chained {
     const tile_op *stores[CHAINED_MOST_STORES];
     int store_count;
     int groups, threads, stages; /* stages: of each ring */
+    bool falls;                  /* the last programs have the most steps, and begin first */
     bool drained;                /* a step's sums are waited for at its end: more in flight would want more registers */
     int64_t vectors_offset, phases_offset, shared_bytes;
 } chained;
@@ -93,6 +94,7 @@ bool chained_mask(const chained *c, value v, unsigned *conditions);
 bool chained_is_truth(const chained *c, value v);
 /* start + iota + more along the rows (axis 0) or columns (1) of the scores. */
 bool chained_find_position(const chained *c, value v, int *axis, value *start, int64_t *more);
+bool chained_is_place(const chained *c, value v); /* whole numbers that are such a position */
 /* What a value is an array of, in registers: a scalar, one number a fixed row or a moving one, a score, or an element of
  * a sum. */
 typedef enum chained_kind { CHAINED_SCALAR, CHAINED_FIXED, CHAINED_MOVING, CHAINED_SCORE, CHAINED_SUM } chained_kind;

@@ -54,6 +54,14 @@ bool chained_find_position(const chained *c, value v, int *axis, value *start, i
     return false;
 }
 
+bool chained_is_place(const chained *c, value v)
+{
+    int axis;
+    value start;
+    int64_t more;
+    return !dtype_is_float(tile_type_of(c->kernel, v).elem) && chained_find_position(c, v, &axis, &start, &more);
+}
+
 static bool add_condition(chained *c, chained_condition condition, unsigned *bits)
 {
     int at = 0;

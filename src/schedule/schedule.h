@@ -2,7 +2,7 @@
  * Schedules: what was chosen for one phase of a kernel on one machine, before anything is written.
  *
  * A decision is a choice that could be otherwise with the same results; each is a field here. schedule_phase looks at the
- * tile IR and either fills a schedule or says why the phase has none (it then goes through the older emitter). loops/
+ * tile IR and either fills a schedule or says why the phase has none (it is then chained, chained.h, or spread over threads, spread.h). loops/
  * builds exactly one program from a schedule, emit/ prints that program. The launch's shape comes from here, too.
  * There is one recipe, `fed`: a loop over k whose operands one warp fetches by bulk copies into rings of shared memory,
  * while groups of four warps multiply from there; what follows per element is done on the sums in registers. An operand

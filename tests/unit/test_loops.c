@@ -1,74 +1,17 @@
 /*
  * Loop programs: their order holds, and each node that it rests on is missed by loops/check.c when it is left out. And the
- * ways that kernels take: how many phases of kernels/ have a loop program, with roles or of a spread, and how many have none.
+ * ways that kernels take: how many phases of kernels/ have a loop program, with roles or of a spread: none is without.
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
 #include "test.h"
 
 #include "launch_of.h"
+#include "leave_out.h"
 
-#include "loops/loops.h"
 #include "run/run.h"
 
 #include <glob.h>
-
-/* What a program's order rests on. OUT_WAIT and OUT_SEND count where copies leave by themselves (number[1]). */
-static bool orders(const loop_node *n)
-{
-    switch (n->code) {
-    case LOOP_WAIT:
-    case LOOP_EXPECT:
-    case LOOP_BULK_IN:
-    case LOOP_RING_NEXT:
-    case LOOP_FILLED:
-    case LOOP_FILLED_LAST:
-    case LOOP_RELEASE:
-    case LOOP_TURN:
-    case LOOP_TURN_WAIT:
-    case LOOP_TURN_END:
-    case LOOP_IN_ASK:
-    case LOOP_IN_WAIT:
-    case LOOP_OUT_END: return true;
-    case LOOP_OUT_WAIT: return n->number[1] != 0;
-    default: return false;
-    }
-}
-
-static void collect(loop_node **from, loop_node ***list, int *count, int most)
-{
-    for (loop_node **n = from; *n; n = &(*n)->next) {
-        if (orders(*n) && *count < most) list[(*count)++] = n;
-        collect(&(*n)->body, list, count, most);
-    }
-}
-
-static int left_out, found;
-
-static void check_program(const schedule *s, arena *memory, const char *label)
-{
-    loop_program program = loops_build(s, memory);
-    loop_node **places[64];
-    int count = 0;
-    text why = {0};
-    bool good = loops_check(&program, memory, &why);
-    if (!good) printf("%s: %s\n", label, text_get(&why));
-    EXPECT(good);
-    collect(&program.first, places, &count, COUNT(places));
-    EXPECT(count > 6);
-    for (int i = 0; i < count; i++) {
-        loop_node *kept = *places[i];
-        *places[i] = kept->next;
-        text_clear(&why);
-        bool missed = !loops_check(&program, memory, &why) && why.length;
-        if (!missed) printf("%s: nobody misses node %d, %s %d\n", label, i, loop_names[kept->code], kept->number[0]);
-        EXPECT(missed);
-        left_out++;
-        found += missed;
-        *places[i] = kept;
-    }
-    text_free(&why);
-}
 
 TEST(each_node_is_missed)
 {
@@ -80,20 +23,23 @@ TEST(each_node_is_missed)
                 {QUERN_ROOT "/kernels/matmul.qn", "matmul_tiled", "T=f16 M=72 N=264 K=384", false},
                 {QUERN_ROOT "/tests/data/fed.qn", "epilogue", "T=bf16 M=66 N=136 K=72", false},
                 {QUERN_ROOT "/tests/data/fed.qn", "converted", "M=128 N=64 K=256", false},
-                {QUERN_ROOT "/tests/data/fed.qn", "taking_turns", "T=bf16 M=65 N=72 K=136", true}};
+                {QUERN_ROOT "/tests/data/fed.qn", "taking_turns", "T=bf16 M=65 N=72 K=136", true},
+                {QUERN_ROOT "/kernels/attention.qn", "attention", "T=bf16 B=1 H=1 L=256 S=256 D=64 CAUSAL=true BM=128 BN=16 scale=1", false},
+                {QUERN_ROOT "/kernels/attention.qn", "attention", "T=f16 B=1 H=1 L=256 S=256 D=128 scale=1", false}};
     cuda_target target = cuda_target_default(90);
     for (int i = 0; i < COUNT(rows); i++) {
         launch_of l = launch_make(rows[i].file, rows[i].kernel, rows[i].settings, &target);
-        const char *why = NULL;
+        const char *why[2];
         if (l.kernel)
             l.kernel->knobs[KNOB_TURNS] = rows[i].turns; /* a wish of `tune`, which is no setting of a kernel */
         const sched_machine machine = {target.arch, target.multiprocessors, target.shared_bytes, target.checked};
-        const schedule *s = l.kernel ? schedule_phase(l.kernel, 0, &machine, l.memory, &why) : NULL;
-        EXPECT(s && s->choice.turns == rows[i].turns);
-        if (s) check_program(s, l.memory, rows[i].settings);
+        loop_program program = {0};
+        bool roles = l.kernel && loops_roles(l.kernel, 0, &machine, l.memory, &program, why);
+        EXPECT(roles && (program.chained || program.schedule->choice.turns == rows[i].turns));
+        if (roles) leave_out_each(&program, l.memory, rows[i].settings);
         launch_free(&l);
     }
-    EXPECT(left_out > 20 && found == left_out);
+    EXPECT(left_out > 60 && found == left_out);
     printf("note: %d nodes of loop programs left out, %d missed\n", left_out, found);
 }
 
@@ -108,7 +54,7 @@ TEST(which_way_kernels_go)
     qn_context *context = NULL;
     qn_error error;
     glob_t found;
-    int fed = 0, chained = 0, spread = 0, unfed = 0, barriers = 0, passes = 0;
+    int fed = 0, chained = 0, spread = 0, unfed = 0, old = 0, barriers = 0, passes = 0;
     text out = {0};
     EXPECT(qn_context_open(&(qn_context_options){.no_cache = true, .threads = 1}, &context, &error) == QN_OK);
     EXPECT(glob(QUERN_ROOT "/kernels/*.qn", 0, NULL, &found) == 0);
@@ -133,8 +79,10 @@ TEST(which_way_kernels_go)
             passes += test_count(words, " pass [");
             if (here) EXPECT(strstr(words, "  group {") || strstr(words, "let ") || strstr(words, "store "));
             unfed += test_count(words, "is not fed: ") + test_count(words, "are not chained: ");
-            chained += test_count(words, ": chained products");
-            fed += launches - here - test_count(words, ": chained products");
+            int pairs = test_count(words, ": chained products"), roles = test_count(words, "  role multiply {");
+            chained += pairs;
+            fed += launches - here - pairs;
+            old += launches - here - roles;
         }
         qn_module_free(module);
     }
@@ -142,11 +90,10 @@ TEST(which_way_kernels_go)
     text_free(&out);
     qn_context_close(context);
     EXPECT(fed > 0 && spread > 60 && passes > spread && barriers > 5);
-    EXPECT(chained <= 1); /* what has no loop program: it may become fewer, not more */
-    printf("note: ways: of %d launches of kernels/, all chosen before any text, %d have a loop program (%d fed, %d "
-           "spreads; %d of those products), %d "
-           "chained products none; %d passes, %d barriers\n",
-           fed + chained + spread, fed + spread, fed, spread, unfed, chained, passes, barriers);
+    EXPECT(old == 0 && chained > 0);
+    printf("note: ways: of %d launches of kernels/ %d have a loop program (%d fed, %d chained, %d spreads; %d of those "
+           "products), %d go the old way; %d passes, %d barriers\n",
+           fed + chained + spread, fed + chained + spread - old, fed, chained, spread, unfed, old, passes, barriers);
 }
 
 TEST_MAIN(CASE(each_node_is_missed), CASE(which_way_kernels_go))

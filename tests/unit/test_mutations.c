@@ -3,8 +3,7 @@
  * nobody can go on with, or wrong numbers. The texts are those of a product that bulk copies feed (bf16), of one that
  * takes f32 operands as they come and of attention, long enough that their rings turn and a block stores more than once. What is left out is
  * chosen from the text itself, so a new kind of wait is tried as well. A few of the first text are tried each time;
- * QUERN_MUTATIONS=all tries all of both. Attention is not among them: one thread of a group of four warps gives a stage
- * back after its own wait, and emu, which runs the warps one by one, reports that in the whole text already.
+ * QUERN_MUTATIONS=all tries all of the three.
  * SPDX-License-Identifier: MIT
  */
 #include "run/run.h"

@@ -147,9 +147,11 @@ qn_status emit_access_notes(const tile_kernel *k, const cuda_target *target, acc
     text body = {0};
     qn_status status = QN_OK;
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
-        const char *why;
+        const char *why[2];
+        const sched_machine machine = cuda_machine(target);
+        loop_program program;
         out->from = out->count;
-        if (cuda_schedule(k, p, target, memory, &why)) continue;
+        if (loops_roles(k, p, &machine, memory, &program, why)) continue;
         status = cuda_phase(&e, p, target, error);
         if (status == QN_OK) cuda_phase_body(&e, p, &body);
     }

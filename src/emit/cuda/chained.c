@@ -1,5 +1,6 @@
 /*
- * The recipe `chained` as CUDA C. In: its schedule (schedule/chained.h). Out: one __global__ function.
+ * Chained products as CUDA C. In: a loop program (loops/chained.c). Out: one __global__ function. One case for each kind of
+ * node; nothing is chosen here.
  *
  * Names in the text: `call` the parameter, `frame` the rest of it; fixedN_room the lines of fixed operand N and later of
  * a result, ringN_room the stages of moving operand N, with the phases fullN and emptyN; `vectors` numbers of the step's
@@ -11,232 +12,50 @@
 
 #include <inttypes.h>
 
-enum { LINE = CHAINED_LINE, EIGHT_LINES = 8 * LINE, LANES = 32 };
+enum { LINE = CHAINED_LINE, EIGHT_LINES = 8 * LINE };
 
-static int operand_bytes(const chained *c, int operand)
+/* ---- roles ---- */
+
+static void print_body(chained_printer *p, const loop_node *n)
 {
-    const chained_operand *o = &c->operands[operand];
-    return (o->moves ? c->columns : c->rows) * chained_boxes(o->depth) * LINE;
+    p->e->depth++;
+    chained_print_nodes(p, n);
+    p->e->depth--;
 }
 
-static const char *index_name(chained_printer *p, const tile_op *op, int axis)
-{
-    const struct access *a = &op->attr.access;
-    int operand = a->first_index;
-    for (int k = 0; k < axis; k++) operand += a->kind[k] == INDEX_SLICE ? 2 : 1;
-    return emit_name(p->e, op->operands[operand]);
-}
-
-/* Coordinates of box `box` of rows, innermost first. */
-static const char *box_place(chained_printer *p, const tile_op *op, const char *added, int box)
+static void print_role(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
-    int rank = op->attr.access.rank;
-    const char *words = arena_print(e->memory, "%d, (int)(%s%s)", box * 64, index_name(p, op, rank - 2), added);
-    for (int axis = rank - 3; axis >= 0; axis--)
-        words = arena_print(e->memory, "%s, (int)%s", words, index_name(p, op, axis));
-    return words;
-}
-
-/* The rows of an operand into its room, or a stage of its ring. */
-static void print_copies(chained_printer *p, int operand, const char *room, const char *phase)
-{
-    emitter *e = p->e;
-    const chained_operand *o = &p->c->operands[operand];
-    int lines = o->moves ? p->c->columns : p->c->rows;
-    for (int box = 0; box < chained_boxes(o->depth); box++)
-        put(e, "%s(%s + %d, &call.maps[%d], %s, %s);", need(e, "bulk_in_%dd", o->load->attr.access.rank), room,
-            box * lines * LINE, operand, phase, box_place(p, o->load, "", box));
-}
-
-/* ---- results ---- */
-
-static void print_row_store(chained_printer *p, const tile_op *op)
-{
-    emitter *e = p->e;
-    const char *test = "lane % 4 == 0", *pointer = chained_row_pointer(p, op, "row + h * 8", &test);
-    chained_begin_pass(p);
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int h = 0; h < 2; h++)");
-    put(e, "    if (%s) %s(%s, %s);", test, need(e, "write_%s", memory_name(e->k->params[op->attr.access.array].elem)),
-        pointer, chained_element(p, op->operands[0]));
-}
-
-/* A sum through the room of fixed operand `operand` to its array, each warp for itself. */
-static void print_sum_store(chained_printer *p, int number, int operand)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    const chained_sum *s = &c->sums[number];
-    const tile_op *store = c->stores[s->store];
-    const char *pack = chained_pack_name(e, c->elem);
-    chained_begin_pass(p);
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int x = 0; x < %d; x++) {", s->width / 2);
+    int groups = p->c->groups;
+    p->multiplies = n->number[0];
+    if (p->multiplies)
+        put(e, "} else { /* multiply */");
+    else
+        put(e, "if (warp >= %d) { /* fill */", groups * 4);
     e->depth++;
-    put(e, "const int h = x / 2 %% 2;");
-    put(e, "(void)h;");
-    put(e, "sums%d[x] = %s;", number, chained_element(p, store->operands[0]));
+    if (groups > 1 && p->multiplies) put(e, "registers_more<%d>();", groups > 2 ? 160 : 240);
+    if (groups > 1 && !p->multiplies) put(e, "registers_less<%d>();", groups > 2 ? 32 : 24);
+    chained_print_nodes(p, n->body);
     e->depth--;
-    put(e, "}");
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i += 2) {", s->width / 8);
-    need(e, "store_matrices");
-    put(e, "    const float *d = sums%d + i * 4;", number);
-    put(e, "    store_matrices(fixed%d_room + i / 8 * %d + (warp_row + lane %% 16) * %d +", operand, c->rows * LINE,
-        LINE);
-    put(e, "            (((i %% 8 + lane / 16) ^ lane %% 8) << 4),");
-    put(e, "        %s(d[0], d[1]), %s(d[2], d[3]), %s(d[4], d[5]), %s(d[6], d[7]));", pack, pack, pack, pack);
-    put(e, "}");
-    need(e, "bulk_groups");
-    put(e, "fence_async();");
-    put(e, "__syncwarp();");
-    put(e, "if (lane == 0) {");
-    for (int box = 0; box < chained_boxes(s->width); box++)
-        put(e, "    %s(&call.maps[%d], fixed%d_room + %d + warp_row * %d, %s);",
-            need(e, "bulk_out_%dd", store->attr.access.rank), c->operand_count + number, operand, box * c->rows * LINE,
-            LINE, box_place(p, store, " + warp_row", box));
-    put(e, "    bulk_commit();");
-    put(e, "}");
+    if (p->multiplies) put(e, "}");
 }
 
-static void print_results(chained_printer *p)
+static void print_one(chained_printer *p, const loop_node *n)
+{
+    int warp = p->c->groups * 4;
+    switch (n->number[0]) {
+    case LOOPS_THREAD: put(p->e, "if (warp == %d && lane == 0) {", warp); break;
+    case LOOPS_WARP: put(p->e, "if (warp == %d) {", warp); break;
+    default: put(p->e, "if (lane == 0) {"); break;
+    }
+    print_body(p, n->body);
+    put(p->e, "}");
+}
+
+static void print_places(chained_printer *p)
 {
     emitter *e = p->e;
     const chained *c = p->c;
-    const tile_block *block = c->kernel->phases[c->phase];
-    bool after = false;
-    p->after = true;
-    for (int i = 0; i < c->loop->result_count; i++) {
-        bool sum = false;
-        for (int s = 0; s < c->sum_count; s++) sum |= c->sums[s].carried == i;
-        if (sum) continue;
-        put(e, "float(&%s)[2] = %s;", emit_name(e, c->loop->results[i]),
-            emit_name(e, c->loop->regions[0]->args[1 + i]));
-        p->rows[c->loop->results[i]] = true;
-        if (c->lane_sum && c->lane_carried == i) chained_print_exchange(p, c->loop->results[i], FOLD_SUM);
-    }
-    for (int i = 0; i < block->op_count; i++) {
-        const tile_op *op = block->ops[i];
-        after |= op == c->loop;
-        if (!after || op == c->loop || !op->result_count) continue;
-        chained_kind kind = chained_kind_of(c, op->results[0]);
-        if (kind == CHAINED_SCALAR) cuda_scalar_op(e, (tile_op *)op);
-        if (kind == CHAINED_FIXED) chained_print_row(p, op);
-    }
-    for (int i = 0; i < c->store_count; i++) {
-        bool sum = false;
-        for (int s = 0; s < c->sum_count; s++) sum |= c->sums[s].store == i;
-        if (!sum) print_row_store(p, c->stores[i]);
-    }
-    put(e, "barrier_named(1 + group, 128); /* nobody reads the fixed operands' rooms any more */");
-    int operand = 0;
-    for (int i = 0; i < c->sum_count; i++) {
-        while (c->operands[operand].moves) operand++;
-        print_sum_store(p, i, operand++);
-    }
-    put(e, "if (lane == 0) bulk_wait_read<0>();");
-}
-
-/* ---- the function ---- */
-
-static void print_scalars(chained_printer *p)
-{
-    const tile_block *block = p->c->kernel->phases[p->c->phase];
-    for (int i = 0; i < block->op_count && block->ops[i] != p->c->loop; i++) {
-        const tile_op *op = block->ops[i];
-        bool scalar = op->result_count == 1 && !tile_type_of(p->e->k, op->results[0]).rank && op->code != OP_CONST;
-        if (scalar && op->code == OP_LOAD) {
-            const char *test = "", *pointer = chained_row_pointer(p, op, "0", &test);
-            dtype elem = tile_type_of(p->e->k, op->results[0]).elem;
-            put(p->e, "const %s %s = %s ? %s(%s) : 0;", cuda_register_type(elem), emit_name(p->e, op->results[0]),
-                *test ? test : "true", need(p->e, "read_%s", memory_name(elem)), pointer);
-        } else if (scalar) {
-            cuda_scalar_op(p->e, (tile_op *)op);
-        }
-    }
-}
-
-/* Numbers of a step's rows: asked for before the stage is free, written to it by the lanes. */
-static void print_vectors(chained_printer *p, bool ask)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    for (int i = 0; i < c->vector_count; i++) {
-        const tile_op *op = c->vectors[i];
-        for (int part = 0; part < (c->columns + LANES - 1) / LANES && ask; part++) {
-            const char *test = "", *row = arena_print(e->memory, "lane + %d", part * LANES);
-            const char *pointer = chained_row_pointer(p, op, row, &test);
-            put(e, "const float next%d_%d = %s ? %s(%s) : 0;", i, part, *test ? test : "true",
-                need(e, "read_%s", memory_name(e->k->params[op->attr.access.array].elem)), pointer);
-        }
-        for (int part = 0; part < (c->columns + LANES - 1) / LANES && !ask; part++) {
-            bool half = (part + 1) * LANES > c->columns;
-            put(e, "%svectors_room[stage * %d + %d + lane] = next%d_%d;", half ? "if (lane < 16) " : "",
-                c->vector_count * c->columns, i * c->columns + part * LANES, i, part);
-        }
-    }
-}
-
-static void print_fill(chained_printer *p)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    const char *at = emit_name(e, c->loop->regions[0]->args[0]);
-    int fixed_bytes = 0, first = c->products[0].moving;
-    put(e, "if (warp >= %d) { /* fill */", c->groups * 4);
-    e->depth++;
-    if (c->groups > 1) put(e, "registers_less<%d>();", c->groups > 2 ? 32 : 24);
-    put(e, c->vector_count ? "if (warp == %d) {" : "if (warp == %d && lane == 0) {", c->groups * 4);
-    e->depth++;
-    print_scalars(p);
-    if (c->vector_count) put(e, "if (lane == 0) {");
-    for (int i = 0; i < c->operand_count; i++)
-        if (!c->operands[i].moves) fixed_bytes += operand_bytes(c, i);
-    put(e, "phase_expect(fixed_full, %d);", fixed_bytes);
-    for (int i = 0; i < c->operand_count; i++)
-        if (!c->operands[i].moves) print_copies(p, i, arena_print(e->memory, "fixed%d_room", i), "fixed_full");
-    if (c->vector_count) put(e, "}");
-    put(e, "int stage = 0, parity = 1;");
-    put(e, "for (long %s = %s; %s < %s; %s += %d) {", at, emit_name(e, c->loop->operands[0]), at,
-        emit_name(e, c->loop->operands[1]), at, c->columns);
-    e->depth++;
-    if (c->vector_count) {
-        print_vectors(p, true);
-        put(e, "phase_wait(empty%d + stage, parity);", first);
-        print_vectors(p, false);
-        put(e, "__syncwarp();");
-        put(e, "if (lane == 0) {");
-        e->depth++;
-    }
-    for (int turn = 0; turn < c->operand_count; turn++) {
-        int i = (first + turn) % c->operand_count; /* what a step needs first, first */
-        if (!c->operands[i].moves) continue;
-        if (turn || !c->vector_count) put(e, "phase_wait(empty%d + stage, parity);", i);
-        put(e, "phase_expect(full%d + stage, %d);", i, operand_bytes(c, i));
-        print_copies(p, i, arena_print(e->memory, "ring%d_room + stage * %d", i, operand_bytes(c, i)),
-                     arena_print(e->memory, "full%d + stage", i));
-    }
-    if (c->vector_count) {
-        e->depth--;
-        put(e, "}");
-    }
-    put(e, "if (++stage == %d) stage = 0, parity ^= 1;", c->stages);
-    e->depth--;
-    put(e, "}");
-    e->depth--;
-    put(e, "}");
-    e->depth--;
-    put(e, "} else { /* multiply */");
-}
-
-static void print_multiply(chained_printer *p)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    e->depth++;
-    if (c->groups > 1) put(e, "registers_more<%d>();", c->groups > 2 ? 160 : 240);
-    print_scalars(p);
     put(e, "const int group = warp / 4, warp_row = warp * 16, row = warp_row + lane / 4;");
     for (int i = 0; i < c->operand_count; i++) {
         bool lines = false, turned = false;
@@ -253,13 +72,150 @@ static void print_multiply(chained_printer *p)
             put(e, "const unsigned long long turned%d_place = matrix_descriptor<128>(ring%d_room, %d, %d);", i, i,
                 c->columns * LINE, EIGHT_LINES);
     }
-    chained_print_fixed(p);
-    put(e, "phase_wait(fixed_full, 0);");
-    chained_print_loop(p);
-    print_results(p);
-    e->depth--;
+}
+
+/* ---- one node ---- */
+
+static void print_if(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    if (n->op)
+        put(e, "if (%s < %s) {", emit_name(e, n->op->operands[0]), emit_name(e, n->op->operands[1]));
+    else
+        put(e, "if (masked) {");
+    print_body(p, n->body);
+    put(e, "} else {");
+    print_body(p, n->other);
     put(e, "}");
 }
+
+static void print_carry(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    value v = n->op->regions[0]->args[1 + n->number[0]];
+    const char *name = emit_name(e, v);
+    put(e, "float %s[2];", name);
+    put(e, "for (int h = 0; h < 2; h++) %s[h] = %s;", name, chained_element(p, n->op->operands[3 + n->number[0]]));
+    p->rows[v] = true;
+}
+
+static void print_result(chained_printer *p, const loop_node *n)
+{
+    value v = n->op->results[n->number[0]];
+    put(p->e, "float(&%s)[2] = %s;", emit_name(p->e, v),
+        emit_name(p->e, n->op->regions[0]->args[1 + n->number[0]]));
+    p->rows[v] = true;
+}
+
+static void print_yield(chained_printer *p, const loop_node *n)
+{
+    int i = n->number[0];
+    const char *to = emit_name(p->e, p->c->loop->regions[0]->args[1 + i]), *from = emit_name(p->e, n->op->operands[i]);
+    put(p->e, "%s[0] = %s[0], %s[1] = %s[1];", to, from, to, from);
+}
+
+static void print_scores_begin(chained_printer *p)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    put(e, "float scores[%d];", c->columns / 2);
+    if (c->product_count > 1) put(e, "float more[%d];", c->columns / 2);
+    for (int i = 0; i < c->sum_count; i++) put(e, "unsigned weights%d[%d];", i, c->columns / 4);
+}
+
+static void print_sums_of(chained_printer *p, bool zero)
+{
+    for (int i = 0; i < p->c->sum_count; i++) {
+        int count = p->c->sums[i].width / 2;
+        if (zero)
+            put(p->e, "for (int x = 0; x < %d; x++) sums%d[x] = 0;", count, i);
+        else
+            put(p->e, "float sums%d[%d];", i, count);
+    }
+}
+
+static void print_pack(chained_printer *p)
+{
+    emitter *e = p->e;
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int i = 0; i < %d; i++) weights0[i] = %s(scores[2 * i], scores[2 * i + 1]);", p->c->columns / 4,
+        chained_pack_name(e, p->c->elem));
+}
+
+static void print_scale(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const char *scale = emit_name(e, n->operand);
+    put(e, "if (__any_sync(~0u, %s[0] != 1 || %s[1] != 1))", scale, scale);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "    for (int x = 0; x < %d; x++) sums0[x] *= %s[x / 2 %% 2];", p->c->sums[0].width / 2, scale);
+}
+
+static void print_node(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    switch (n->code) {
+    case LOOP_ROLE: print_role(p, n); break;
+    case LOOP_ONE: print_one(p, n); break;
+    case LOOP_LET: chained_print_let(p, n); break;
+    case LOOP_LOAD: chained_print_load(p, n); break;
+    case LOOP_EXPECT:
+        if (n->number[1] == LOOPS_FIXED)
+            put(e, "phase_expect(fixed_full, %d);", n->number[0]);
+        else
+            put(e, "phase_expect(full%d + stage, %d);", n->number[1], n->number[0]);
+        break;
+    case LOOP_BULK_IN: chained_print_bulk_in(p, n); break;
+    case LOOP_VECTORS_ASK: chained_print_vectors(p, true); break;
+    case LOOP_VECTORS: chained_print_vectors(p, false); break;
+    case LOOP_BARRIER:
+        if (n->number[0] == LOOPS_WARP)
+            put(e, "__syncwarp();");
+        else
+            put(e, "barrier_named(1 + group, 128); /* nobody reads the fixed operands' rooms any more */");
+        break;
+    case LOOP_PLACES: print_places(p); break;
+    case LOOP_CARRY: print_carry(p, n); break;
+    case LOOP_SUMS_BEGIN: print_sums_of(p, false); break;
+    case LOOP_SUMS_ZERO: print_sums_of(p, true); break;
+    case LOOP_SCORES_BEGIN: print_scores_begin(p); break;
+    case LOOP_IF: print_if(p, n); break;
+    case LOOP_RING_BEGIN: chained_print_ring_begin(p, n); break;
+    case LOOP_RING_NEXT: chained_print_ring_next(p, n); break;
+    case LOOP_RANGE: chained_print_range(p); break;
+    case LOOP_RANGE_END: chained_print_range_end(p, n); break;
+    case LOOP_STEPS: chained_print_steps(p, n); break;
+    case LOOP_WAIT: chained_print_wait(p, n); break;
+    case LOOP_WAIT_AHEAD: chained_print_wait_ahead(p, n); break;
+    case LOOP_MATRIX: chained_print_matrix(p, n); break;
+    case LOOP_MATRIX_WAIT: chained_print_matrix_wait(p, n); break;
+    case LOOP_SUMS_ADD: put(e, p->c->folds || p->c->drained ? "add = 1;" : "before = stage, add = 1;"); break;
+    case LOOP_RELEASE: chained_print_release(p, n); break;
+    case LOOP_EDGES: chained_print_edges(p); break;
+    case LOOP_PASS: chained_print_pass(p, n); break;
+    case LOOP_PAIRS: chained_print_pairs(p, n); break;
+    case LOOP_FOLD_BEGIN: chained_print_fold_begin(p, n); break;
+    case LOOP_FOLD: chained_print_fold(p, n); break;
+    case LOOP_FOLD_END: chained_print_fold_end(p, n); break;
+    case LOOP_KEEP: chained_print_keep(p, n); break;
+    case LOOP_YIELD: print_yield(p, n); break;
+    case LOOP_PACK: print_pack(p); break;
+    case LOOP_SCALE: print_scale(p, n); break;
+    case LOOP_RESULT: print_result(p, n); break;
+    case LOOP_STORE: chained_print_row_store(p, n); break;
+    case LOOP_OUT: chained_print_out(p, n); break;
+    case LOOP_OUT_SEND: chained_print_out_send(p, n); break;
+    case LOOP_OUT_END: put(e, "if (lane == 0) bulk_wait_read<0>();"); break;
+    default: CHECK(!"a node of another program");
+    }
+}
+
+void chained_print_nodes(chained_printer *p, const loop_node *n)
+{
+    for (; n; n = n->next) print_node(p, n);
+}
+
+/* ---- the function ---- */
 
 static void print_rooms(chained_printer *p)
 {
@@ -280,17 +236,9 @@ static void print_rooms(chained_printer *p)
     put(e, "const int warp = warp_number(), lane = threadIdx.x %% 32;");
 }
 
-/* Programs with more steps begin first. */
-static bool falls(const chained *c)
+void emit_cuda_chained(emitter *e, const loop_program *program, text *functions)
 {
-    bool more = false;
-    for (int i = 0; i < c->condition_count; i++)
-        more |= !c->conditions[i].limit && (c->conditions[i].compare == OP_LT || c->conditions[i].compare == OP_LE);
-    return more;
-}
-
-void emit_cuda_chained(emitter *e, const chained *c, text *functions)
-{
+    const chained *c = program->chained;
     text body = {0};
     int count = e->k->value_count, axes = launch_axes(e->k, c->phase);
     chained_printer p = {.e = e, .c = c};
@@ -299,23 +247,21 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
     e->line = 0;
     e->survey->uses = ARENA_ARRAY(e->memory, int, count);
     arrays_forget(e);
-    p.known = ARENA_ARRAY(e->memory, bool, count);
     p.rows = ARENA_ARRAY(e->memory, bool, count);
-    p.folded = ARENA_ARRAY(e->memory, bool, count);
+    p.end = emit_name(e, c->loop->operands[1]);
     e->out = &body;
     e->depth = 2;
     need(e, "phases");
     need(e, "roles");
     need(e, "matrix_at");
     if (c->vector_count) need(e, "pair_f32");
-    print_fill(&p);
-    print_multiply(&p);
+    chained_print_nodes(&p, program->first);
 
     e->out = functions;
     cuda_put_head(e, c->phase, c->operand_count + c->sum_count, c->threads, 1);
     print_rooms(&p);
     put(e, "const long program0 = %s;",
-        falls(c) ? "frame.programs[0] - 1 - blockIdx.x % frame.programs[0]" : "blockIdx.x % frame.programs[0]");
+        c->falls ? "frame.programs[0] - 1 - blockIdx.x % frame.programs[0]" : "blockIdx.x % frame.programs[0]");
     put(e, "const long program1 = %s, program2 = %s;",
         axes > 1 ? "blockIdx.x / frame.programs[0] % frame.programs[1]" : "0",
         axes > 2 ? "blockIdx.x / (frame.programs[0] * frame.programs[1])" : "0");
@@ -331,25 +277,4 @@ void emit_cuda_chained(emitter *e, const chained *c, text *functions)
             put(e, "        phase_init(full%d + i, 1), phase_init(empty%d + i, %d);", i, i, c->groups);
     put(e, "    }");
     cuda_put_body(e, functions, &body);
-}
-
-/* Boxes of 64 elements of `lines` rows. */
-static cuda_map map_of(const tile_op *op, int lines)
-{
-    const struct access *a = &op->attr.access;
-    cuda_map m = {.param = a->array, .rank = a->rank, .swizzle = LINE};
-    for (int at = 0; at < a->rank; at++) {
-        m.axes[at] = (cuda_map_axis){.axis = a->rank - 1 - at, .step = 1};
-        m.box[at] = at == 0 ? 64 : at == 1 ? lines : 1;
-    }
-    return m;
-}
-
-int cuda_chained_maps(const chained *c, cuda_map *maps)
-{
-    int count = 0;
-    for (int i = 0; i < c->operand_count; i++)
-        maps[count++] = map_of(c->operands[i].load, c->operands[i].moves ? c->columns : c->rows);
-    for (int i = 0; i < c->sum_count; i++) maps[count++] = map_of(c->stores[c->sums[i].store], 16);
-    return count;
 }

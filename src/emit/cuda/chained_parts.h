@@ -1,42 +1,57 @@
 /*
- * What the printers of the recipe `chained` share: cuda/chained.c (the function, copies, results),
- * cuda/chained_steps.c (the loop and its products), cuda/chained_scores.c (arithmetic on registers).
+ * What the printers of chained products share: cuda/chained.c (the function and its roles), cuda/chained_steps.c (steps,
+ * copies, products, results), cuda/chained_scores.c (arithmetic on registers).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_EMIT_CUDA_CHAINED_PARTS_H
 #define QUERN_EMIT_CUDA_CHAINED_PARTS_H
 
-#include "emit/cuda/chained.h"
+#include "emit/cuda/loops.h"
 
 enum { CHAINED_LINE = SCHED_LINE_BYTES };
 
 typedef struct chained_printer {
     emitter *e;
     const chained *c;
-    bool masked;  /* this step's masks may leave something out */
-    const char *end; /* of a group's steps ... */
-    bool early;      /* ... which may be before the program's: behind it only stages are given back */
-    bool *known;  /* by value: printed in the pass at hand */
-    bool *rows;   /* by value: an array of two that stands already */
-    bool after;   /* behind the loop */
-    bool late;    /* of the first product's scores only the cut is left */
-    bool *folded; /* by value: a fold that has been printed */
+    bool multiplies; /* the role at hand */
+    bool late;       /* of the first product's scores only the cut is left */
+    const char *end; /* of this group's steps */
+    bool *rows;      /* by value: an array of two that was declared */
 } chained_printer;
+
+/* cuda/chained.c */
+void chained_print_nodes(chained_printer *p, const loop_node *n);
 
 /* cuda/chained_scores.c */
 const char *chained_element(chained_printer *p, value v); /* the expression of the element at x, in a pass */
-void chained_begin_pass(chained_printer *p);
-void chained_print_row(chained_printer *p, const tile_op *op); /* one number a fixed row, as an array of two */
-void chained_print_fixed(chained_printer *p);                  /* what stands before the loop: one number a fixed row */
-/* Everything between the products of a loop with folds: rows and passes in order, then what the next step carries. */
-void chained_print_softmax(chained_printer *p);
-/* A pass without folds: the cut and the weights of early sums (late false), or the weights of late ones. */
-void chained_print_weights(chained_printer *p, bool late);
-void chained_print_exchange(chained_printer *p, value v, fold_kind fold); /* a row's four lanes fold what each has */
+void chained_print_let(chained_printer *p, const loop_node *n);
+void chained_print_load(chained_printer *p, const loop_node *n);
+void chained_print_edges(chained_printer *p);
+void chained_print_pass(chained_printer *p, const loop_node *n);
+void chained_print_pairs(chained_printer *p, const loop_node *n);
+void chained_print_fold_begin(chained_printer *p, const loop_node *n);
+void chained_print_fold(chained_printer *p, const loop_node *n);
+void chained_print_fold_end(chained_printer *p, const loop_node *n); /* a row's four lanes fold what each has */
+void chained_print_keep(chained_printer *p, const loop_node *n);
 const char *chained_pack_name(emitter *e, dtype elem);
 const char *chained_row_pointer(chained_printer *p, const tile_op *op, const char *row, const char **test);
 
 /* cuda/chained_steps.c */
-void chained_print_loop(chained_printer *p);
+int chained_operand_bytes(const chained *c, int operand); /* of a stage, or of a fixed room */
+void chained_print_bulk_in(chained_printer *p, const loop_node *n);
+void chained_print_vectors(chained_printer *p, bool ask);
+void chained_print_matrix(chained_printer *p, const loop_node *n);
+void chained_print_matrix_wait(chained_printer *p, const loop_node *n);
+void chained_print_wait(chained_printer *p, const loop_node *n);
+void chained_print_wait_ahead(chained_printer *p, const loop_node *n);
+void chained_print_release(chained_printer *p, const loop_node *n);
+void chained_print_ring_begin(chained_printer *p, const loop_node *n);
+void chained_print_ring_next(chained_printer *p, const loop_node *n);
+void chained_print_steps(chained_printer *p, const loop_node *n);
+void chained_print_range(chained_printer *p);
+void chained_print_range_end(chained_printer *p, const loop_node *n);
+void chained_print_row_store(chained_printer *p, const loop_node *n);
+void chained_print_out(chained_printer *p, const loop_node *n);
+void chained_print_out_send(chained_printer *p, const loop_node *n);
 
 #endif

@@ -1,22 +1,25 @@
 /*
- * The loop of the recipe `chained`. In: its schedule. Out: text of the multiplying groups between their scalars and
- * their results.
+ * Steps of chained products as CUDA C: loops, copies, waits, products, and the results behind them. One function a node.
  *
- * With folds (a softmax): the next step's scores are asked for together with this step's sum, and the arithmetic runs
- * under the latter. Without: functions of the first product of scores run under the second one, the rest under the early
- * sums, and the late sums under the next step's scores.
- * Work of the matrix units ends in the order in which it was asked for: a wait counts what may still run.
+ * With folds the rings of what scores (`keys`) and of what is summed up (`values`) go on apart; without, all rings have one
+ * stage.
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/chained_parts.h"
 
 #include <inttypes.h>
 
-enum { LINE = CHAINED_LINE };
+enum { LINE = CHAINED_LINE, LANES = 32 };
 
 static int line_units(int lines) /* of descriptors, 16 bytes */
 {
     return lines * LINE / 16;
+}
+
+int chained_operand_bytes(const chained *c, int operand)
+{
+    const chained_operand *o = &c->operands[operand];
+    return (o->moves ? c->columns : c->rows) * chained_boxes(o->depth) * LINE;
 }
 
 static int stage_units(const chained *c, int operand)
@@ -24,111 +27,183 @@ static int stage_units(const chained *c, int operand)
     return line_units(c->columns * chained_boxes(c->operands[operand].depth));
 }
 
+/* Before `stage` and `parity` of an operand's ring. */
+static const char *cursor(const chained_printer *p, int operand)
+{
+    if (!p->multiplies || !p->c->folds) return "";
+    return operand == p->c->products[0].moving ? "keys_" : "values_";
+}
+
+/* ---- copies ---- */
+
+static const char *index_name(chained_printer *p, const tile_op *op, int axis)
+{
+    const struct access *a = &op->attr.access;
+    int operand = a->first_index;
+    for (int k = 0; k < axis; k++) operand += a->kind[k] == INDEX_SLICE ? 2 : 1;
+    return emit_name(p->e, op->operands[operand]);
+}
+
+/* Coordinates of box `box` of rows, innermost first. */
+static const char *box_place(chained_printer *p, const tile_op *op, const char *added, int box)
+{
+    emitter *e = p->e;
+    int rank = op->attr.access.rank;
+    const char *words = arena_print(e->memory, "%d, (int)(%s%s)", box * 64, index_name(p, op, rank - 2), added);
+    for (int axis = rank - 3; axis >= 0; axis--)
+        words = arena_print(e->memory, "%s, (int)%s", words, index_name(p, op, axis));
+    return words;
+}
+
+/* The rows of an operand into its room, or a stage of its ring. */
+void chained_print_bulk_in(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    int box = n->number[0], i = n->number[1];
+    bool moves = p->c->operands[i].moves;
+    const char *room = moves ? arena_print(e->memory, "ring%d_room + stage * %d", i, chained_operand_bytes(p->c, i))
+                             : arena_print(e->memory, "fixed%d_room", i);
+    put(e, "%s(%s + %d, &call.maps[%d], %s, %s);", need(e, "bulk_in_%dd", n->op->attr.access.rank), room,
+        box * (moves ? p->c->columns : p->c->rows) * LINE, i,
+        moves ? arena_print(e->memory, "full%d + stage", i) : "fixed_full", box_place(p, n->op, "", box));
+}
+
+/* Numbers of a step's rows: asked for before the stage is free, written to it by the lanes. */
+void chained_print_vectors(chained_printer *p, bool ask)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    for (int i = 0; i < c->vector_count; i++) {
+        const tile_op *op = c->vectors[i];
+        for (int part = 0; part < (c->columns + LANES - 1) / LANES && ask; part++) {
+            const char *test = "", *row = arena_print(e->memory, "lane + %d", part * LANES);
+            const char *pointer = chained_row_pointer(p, op, row, &test);
+            put(e, "const float next%d_%d = %s ? %s(%s) : 0;", i, part, *test ? test : "true",
+                need(e, "read_%s", memory_name(e->k->params[op->attr.access.array].elem)), pointer);
+        }
+        for (int part = 0; part < (c->columns + LANES - 1) / LANES && !ask; part++) {
+            bool half = (part + 1) * LANES > c->columns;
+            put(e, "%svectors_room[stage * %d + %d + lane] = next%d_%d;", half ? "if (lane < 16) " : "",
+                c->vector_count * c->columns, i * c->columns + part * LANES, i, part);
+        }
+    }
+}
+
+/* ---- products ---- */
+
 /* scores = fixed rows times the moving rows of a stage. */
-static void print_scores(chained_printer *p, int number, const char *stage)
+static void print_scores(chained_printer *p, int number)
 {
     emitter *e = p->e;
     const chained *c = p->c;
     const chained_product *m = &c->products[number];
-    put(e, "matrix_fence();");
-    text_add(e->out, "#pragma unroll\n");
     put(e, "for (int i = 0; i < %d; i++)", c->operands[m->fixed].depth / 16);
     put(e, "    %s(%s, matrix_at(fixed%d_place, i / 4 * %d + i %% 4 * 2),",
         need(e, "wgmma_%s_n%d", dtypes[c->elem].text, c->columns), number ? "more" : "scores", m->fixed,
         line_units(c->rows));
-    put(e, "        matrix_at(lines%d_place, %s * %d + i / 4 * %d + i %% 4 * 2), i);", m->moving, stage,
-        stage_units(c, m->moving), line_units(c->columns));
-    put(e, "matrix_commit();");
+    put(e, "        matrix_at(lines%d_place, %sstage * %d + i / 4 * %d + i %% 4 * 2), i);", m->moving,
+        cursor(p, m->moving), stage_units(c, m->moving), line_units(c->columns));
 }
 
 /* sums += weights times the moving rows of a stage. */
-static void print_sum(chained_printer *p, int number, const char *stage)
+static void print_sum(chained_printer *p, int number)
 {
     emitter *e = p->e;
     const chained *c = p->c;
     const chained_sum *s = &c->sums[number];
-    put(e, "matrix_fence();");
-    text_add(e->out, "#pragma unroll\n");
     put(e, "for (int i = 0; i < %d; i++)", c->columns / 16);
     put(e, "    %s<1>(sums%d, weights%d[i * 4], weights%d[i * 4 + 1], weights%d[i * 4 + 2], weights%d[i * 4 + 3],",
         need(e, "wgmma_%s_n%d_ra", dtypes[c->elem].text, s->width), number, number, number, number, number);
-    put(e, "        matrix_at(turned%d_place, %s * %d + i * 128), i ? 1 : add);", s->moving, stage,
+    put(e, "        matrix_at(turned%d_place, %sstage * %d + i * 128), i ? 1 : add);", s->moving, cursor(p, s->moving),
         stage_units(c, s->moving));
-    put(e, "matrix_commit();");
 }
 
-/* ---- with folds ---- */
-
-static void print_release(const chained_printer *p, const char *which)
+void chained_print_matrix(chained_printer *p, const loop_node *n)
 {
-    emitter *e = p->e;
-    int operand = which[0] == 'k' ? p->c->products[0].moving : p->c->sums[0].moving;
-    put(e, "if (threadIdx.x %% 128 == 0) phase_arrive(empty%d + %s_stage);", operand, which);
-    put(e, "if (++%s_stage == %d) %s_stage = 0, %s_parity ^= 1;", which, p->c->stages, which, which);
+    put(p->e, "matrix_fence();");
+    text_add(p->e->out, "#pragma unroll\n");
+    if (n->number[0] == LOOPS_SUM)
+        print_sum(p, n->number[1]);
+    else
+        print_scores(p, n->number[1]);
+    put(p->e, "matrix_commit();");
 }
 
-static void print_pack(chained_printer *p)
+void chained_print_matrix_wait(chained_printer *p, const loop_node *n)
 {
-    emitter *e = p->e;
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i++) weights0[i] = %s(scores[2 * i], scores[2 * i + 1]);", p->c->columns / 4,
-        chained_pack_name(e, p->c->elem));
+    put(p->e, "matrix_wait<%d>();", n->number[0]);
+    if (n->number[1] == LOOPS_SCORES) put(p->e, "matrix_keep(scores);");
+    if (n->number[1] == LOOPS_MORE) put(p->e, "matrix_keep(more);");
+    for (int i = 0; i < p->c->sum_count && n->number[1] == LOOPS_SUMS; i++) put(p->e, "matrix_keep(sums%d);", i);
+}
+
+/* ---- rings ---- */
+
+void chained_print_wait(chained_printer *p, const loop_node *n)
+{
+    const char *of = cursor(p, n->number[1]);
+    if (n->number[1] == LOOPS_FIXED)
+        put(p->e, "phase_wait(fixed_full, 0);");
+    else
+        put(p->e, "phase_wait(%s%d + %sstage, %sparity);", n->number[0] ? "empty" : "full", n->number[1], of, of);
 }
 
 /* The wait for what the next step begins with stands before that for this step's product: the assembler moves a wait for
  * products up to the last branch before it. Where registers are few it lets exponentials sink over that branch, too, unless the
  * phase's address is computed from their sum, of which `none` leaves nothing. */
-static void print_ahead(chained_printer *p)
+void chained_print_wait_ahead(chained_printer *p, const loop_node *n)
 {
     const chained *c = p->c;
     const char *after = "";
     if (c->lane_sum && c->sums[0].width > 64) {
-        const char *sum = emit_name(p->e, c->loop->regions[0]->args[1 + c->lane_carried]);
+        const char *sum = emit_name(p->e, n->op->regions[0]->args[1 + c->lane_carried]);
         after = arena_print(p->e->memory, " + (%s(%s[0] + %s[1]) & none)", need(p->e, "bits_f32"), sum, sum);
     }
     put(p->e, "if (%s + %d < %s) phase_wait(full%d + keys_stage%s, keys_parity);",
-        emit_name(p->e, p->c->loop->regions[0]->args[0]), p->c->columns, p->end, p->c->products[0].moving, after);
+        emit_name(p->e, n->op->regions[0]->args[0]), c->columns, p->end, n->number[1], after);
 }
 
-static void print_values(chained_printer *p)
-{
-    put(p->e, "phase_wait(full%d + values_stage, values_parity);", p->c->sums[0].moving);
-    print_sum(p, 0, "values_stage");
-}
-
-static void print_step(chained_printer *p, bool masked, const char *more)
+void chained_print_release(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
-    const chained *c = p->c;
-    p->masked = masked;
-    text_add(e->out, "#pragma unroll 1\n");
-    put(e, "for (; at < %s%s; at += %d) {", p->end, more, c->columns);
-    e->depth++;
-    put(e, "const long %s = at;", emit_name(e, c->loop->regions[0]->args[0]));
-    print_scores(p, 0, "keys_stage");
-    print_values(p);
-    put(e, "add = 1;");
-    put(e, "matrix_wait<1>();");
-    put(e, "matrix_keep(scores);");
-    print_release(p, "keys");
-    chained_print_softmax(p);
-    print_ahead(p);
-    put(e, "matrix_wait<0>();");
-    put(e, "matrix_keep(sums0);");
-    print_release(p, "values");
-    print_pack(p);
-    if (c->sums[0].scale) {
-        const char *scale = emit_name(e, c->sums[0].scale);
-        put(e, "if (__any_sync(~0u, %s[0] != 1 || %s[1] != 1))", scale, scale);
-        text_add(e->out, "#pragma unroll\n");
-        put(e, "    for (int x = 0; x < %d; x++) sums0[x] *= %s[x / 2 %% 2];", c->sums[0].width / 2, scale);
+    bool before = n->number[0] == LOOPS_BEFORE;
+    if (n->number[1] != LOOPS_FIXED) {
+        put(e, "if (threadIdx.x %% 128 == 0) phase_arrive(empty%d + %sstage);", n->number[1], cursor(p, n->number[1]));
+        return;
     }
-    e->depth--;
+    if (before)
+        put(e, "if (add && threadIdx.x %% 128 == 0) { /* the sums of the step before are done */");
+    else
+        put(e, "if (threadIdx.x %% 128 == 0) {");
+    for (int i = 0; i < p->c->operand_count; i++)
+        if (p->c->operands[i].moves) put(e, "    phase_arrive(empty%d + %s);", i, before ? "before" : "stage");
     put(e, "}");
 }
 
+void chained_print_ring_begin(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    if (!p->multiplies) {
+        put(e, "int stage = 0, parity = %d;", n->number[0]);
+    } else if (!c->folds) {
+        put(e, "int stage = 0, parity = 0, add = 0%s;", c->drained ? "" : ", before = 0");
+    } else {
+        put(e, "int keys_stage = 0, keys_parity = 0, values_stage = 0, values_parity = 0, add = 0;");
+        if (c->lane_sum && c->sums[0].width > 64) put(e, "const int none = (int)gridDim.z - 1; /* 0 */");
+    }
+}
+
+void chained_print_ring_next(chained_printer *p, const loop_node *n)
+{
+    const char *of = cursor(p, n->number[1]);
+    put(p->e, "if (++%sstage == %d) %sstage = 0, %sparity ^= 1;", of, n->number[0], of, of);
+}
+
+/* ---- steps ---- */
+
 /* Where steps begin and end that no mask touches, for the rows of this group. */
-static void print_whole(chained_printer *p)
+void chained_print_range(chained_printer *p)
 {
     emitter *e = p->e;
     const chained *c = p->c;
@@ -148,216 +223,127 @@ static void print_whole(chained_printer *p)
     }
 }
 
-static bool has_lower(const chained *c)
-{
-    for (int i = 0; i < c->condition_count; i++)
-        if (!c->conditions[i].limit && c->conditions[i].compare != OP_LT && c->conditions[i].compare != OP_LE)
-            return true;
-    return false;
-}
-
-/* Where the steps of this group's rows end: behind its last row's mask, or at once where it has no row. */
-static void print_end(chained_printer *p)
+void chained_print_range_end(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
     const chained *c = p->c;
-    p->end = emit_name(e, c->loop->operands[1]);
-    for (int i = 0; i < c->condition_count && c->groups > 1; i++) {
-        const chained_condition *q = &c->conditions[i];
-        if (q->limit || (q->compare != OP_LT && q->compare != OP_LE)) continue;
-        if (!chained_adds_nothing(c, i, e->memory)) continue;
-        const char *last = arena_print(e->memory, "%s + group * 64 + (%" PRId64 ")", emit_name(e, q->fixed),
-                                       q->more + (q->compare == OP_LE) + 63);
-        const char *before = p->end;
-        p->end = arena_print(e->memory, "end%d", i);
-        p->early = true;
-        put(e, "const long %s = %s < %s ? %s : %s;", p->end, last, before, last, before);
-    }
-    if (!c->fixed_limit || c->groups == 1) return;
     const char *before = p->end;
-    p->end = "end_there";
-    p->early = true;
-    put(e, "const long end_there = %s + group * 64 < %s ? %s : 0;", emit_name(e, c->fixed_start),
-        emit_name(e, c->fixed_limit), before);
+    if (n->number[0] == LOOPS_FIXED) {
+        p->end = "end_there";
+        put(e, "const long end_there = %s + group * 64 < %s ? %s : 0;", emit_name(e, c->fixed_start),
+            emit_name(e, c->fixed_limit), before);
+        return;
+    }
+    const chained_condition *q = &c->conditions[n->number[0]];
+    const char *last = arena_print(e->memory, "%s + group * 64 + (%" PRId64 ")", emit_name(e, q->fixed),
+                                   q->more + (q->compare == OP_LE) + 63);
+    p->end = arena_print(e->memory, "end%d", n->number[0]);
+    put(e, "const long %s = %s < %s ? %s : %s;", p->end, last, before, last, before);
 }
 
-/* Stages of steps that other groups take. */
-static void print_rest(chained_printer *p)
+static void print_first_step(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
-    if (!p->early) return;
-    text_add(e->out, "#pragma unroll 1\n");
-    put(e, "for (; at < %s; at += %d) {", emit_name(e, p->c->loop->operands[1]), p->c->columns);
-    e->depth++;
-    print_release(p, "values");
-    put(e, "phase_wait(full%d + keys_stage, keys_parity);", p->c->products[0].moving);
-    print_release(p, "keys");
-    put(e, "phase_wait(full%d + values_stage, values_parity);", p->c->sums[0].moving);
-    e->depth--;
-    put(e, "}");
-}
-
-static void print_softmax_steps(chained_printer *p)
-{
-    emitter *e = p->e;
-    const chained *c = p->c;
-    const char *first = emit_name(e, c->loop->operands[0]);
-    put(e, "int keys_stage = 0, keys_parity = 0, values_stage = 0, values_parity = 0, add = 0;");
-    if (c->lane_sum && c->sums[0].width > 64) put(e, "const int none = (int)gridDim.z - 1; /* 0 */");
-    print_whole(p);
-    print_end(p);
+    const char *first = emit_name(e, n->op->operands[0]);
     put(e, "{ /* the first step has no product to hide behind */");
     e->depth++;
-    put(e, "const long %s = %s;", emit_name(e, c->loop->regions[0]->args[0]), first);
-    put(e, "phase_wait(full%d + keys_stage, keys_parity);", c->products[0].moving);
-    print_scores(p, 0, "keys_stage");
-    put(e, "matrix_wait<0>();");
-    put(e, "matrix_keep(scores);");
-    print_release(p, "keys");
-    p->masked = true;
-    chained_print_softmax(p);
-    print_ahead(p);
-    print_pack(p);
+    put(e, "const long %s = %s;", emit_name(e, n->op->regions[0]->args[0]), first);
+    chained_print_nodes(p, n->body);
     e->depth--;
     put(e, "}");
-    put(e, "long at = %s + %d;", first, c->columns);
-    if (has_lower(c))
-        print_step(p, true, " && at < whole_from");
-    else
-        put(e, "(void)whole_from;");
-    print_step(p, false, arena_print(e->memory, " && at + %d <= whole", c->columns));
-    print_step(p, true, "");
-    print_values(p);
-    put(e, "matrix_wait<0>();");
-    put(e, "matrix_keep(sums0);");
-    print_rest(p);
+    put(e, "long at = %s + %d;", first, n->number[0]);
+    if (n->next && n->next->code == LOOP_STEPS && n->next->number[1] != LOOPS_LOWER_STEPS) put(e, "(void)whole_from;");
 }
 
-/* ---- without folds ---- */
-
-static void print_weights(chained_printer *p, bool late)
-{
-    emitter *e = p->e;
-    p->masked = true;
-    if (p->c->condition_count) {
-        put(e, "if (masked) {");
-        e->depth++;
-    }
-    chained_print_weights(p, late);
-    if (!p->c->condition_count) return;
-    e->depth--;
-    put(e, "} else {");
-    e->depth++;
-    p->masked = false;
-    chained_print_weights(p, late);
-    e->depth--;
-    put(e, "}");
-}
-
-/* The sums of this kind, each a group of work of its own; how many. */
-static int print_sums(chained_printer *p, bool late)
-{
-    int count = 0;
-    for (int i = 0; i < p->c->sum_count; i++) {
-        if (p->c->sums[i].late != late) continue;
-        print_sum(p, i, "stage");
-        count++;
-    }
-    return count;
-}
-
-static void print_free(chained_printer *p, const char *stage)
-{
-    emitter *e = p->e;
-    for (int i = 0; i < p->c->operand_count; i++)
-        if (p->c->operands[i].moves) put(e, "    phase_arrive(empty%d + %s);", i, stage);
-}
-
-static void print_plain_steps(chained_printer *p)
+void chained_print_steps(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
     const chained *c = p->c;
-    const char *first = emit_name(e, c->loop->operands[0]), *limit = emit_name(e, c->loop->operands[1]);
-    put(e, "int stage = 0, parity = 0, add = 0%s;", c->drained ? "" : ", before = 0");
-    if (c->condition_count) print_whole(p);
-    text_add(e->out, "#pragma unroll 1\n");
-    put(e, "for (long at = %s; at < %s; at += %d) {", first, limit, c->columns);
+    const tile_block *body = n->op->regions[0];
+    const char *at = emit_name(e, body->args[0]), *first = emit_name(e, n->op->operands[0]);
+    const char *limit = emit_name(e, n->op->operands[1]);
+    int which = n->number[1], step = n->number[0];
+    for (int i = 0; i + 1 < body->op_count; i++)
+        if (body->ops[i]->result_count && !chained_is_product(c, body->ops[i])) p->rows[body->ops[i]->results[0]] = false;
+    if (which == LOOPS_FIRST_STEP) {
+        print_first_step(p, n);
+        return;
+    }
+    if (p->multiplies) text_add(e->out, "#pragma unroll 1\n");
+    if (!p->multiplies)
+        put(e, "for (long %s = %s; %s < %s; %s += %d) {", at, first, at, limit, at, step);
+    else if (which == LOOPS_ALL_STEPS)
+        put(e, "for (long at = %s; at < %s; at += %d) {", first, limit, step);
+    else
+        put(e, "for (; at < %s%s; at += %d) {", which == LOOPS_OTHERS_STEPS ? limit : p->end,
+            which == LOOPS_LOWER_STEPS   ? " && at < whole_from"
+            : which == LOOPS_WHOLE_STEPS ? arena_print(e->memory, " && at + %d <= whole", step)
+                                         : "",
+            step);
     e->depth++;
-    put(e, "const long %s = at;", emit_name(e, c->loop->regions[0]->args[0]));
-    if (c->condition_count) put(e, "const bool masked = at < whole_from || at + %d > whole;", c->columns);
-    if (c->vector_count)
+    if (p->multiplies && which != LOOPS_OTHERS_STEPS) put(e, "const long %s = at;", at);
+    if (p->multiplies && which == LOOPS_ALL_STEPS && c->condition_count)
+        put(e, "const bool masked = at < whole_from || at + %d > whole;", step);
+    if (p->multiplies && which == LOOPS_ALL_STEPS && c->vector_count)
         put(e, "const float *const vectors = vectors_room + stage * %d;", c->vector_count * c->columns);
-    bool waited[CHAINED_MOST_OPERANDS] = {0};
-    for (int i = 0; i < c->product_count; i++) {
-        int moving = c->products[i].moving;
-        if (!waited[moving]) put(e, "phase_wait(full%d + stage, parity);", moving);
-        waited[moving] = true;
-        print_scores(p, i, "stage");
-    }
-    put(e, "matrix_wait<%d>();", c->product_count - 1);
-    put(e, "matrix_keep(scores);");
-    if (!c->drained) {
-        put(e, "if (add && threadIdx.x %% 128 == 0) { /* the sums of the step before are done */");
-        print_free(p, "before");
-        put(e, "}");
-    }
-    print_weights(p, false);
-    for (int i = 0; i < c->sum_count; i++) {
-        if (!waited[c->sums[i].moving]) put(e, "phase_wait(full%d + stage, parity);", c->sums[i].moving);
-        waited[c->sums[i].moving] = true;
-    }
-    int early = print_sums(p, false);
-    if (c->product_count > 1) {
-        put(e, "matrix_wait<%d>();", early);
-        put(e, "matrix_keep(more);");
-        print_weights(p, true);
-        (void)print_sums(p, true);
-    }
-    if (c->drained) {
-        put(e, "matrix_wait<0>();");
-        put(e, "if (threadIdx.x %% 128 == 0) {");
-        print_free(p, "stage");
-        put(e, "}");
-        put(e, "add = 1;");
-    } else {
-        put(e, "before = stage, add = 1;");
-    }
-    put(e, "if (++stage == %d) stage = 0, parity ^= 1;", c->stages);
+    chained_print_nodes(p, n->body);
     e->depth--;
     put(e, "}");
-    put(e, "matrix_wait<0>();");
-    for (int i = 0; i < c->sum_count; i++) put(e, "matrix_keep(sums%d);", i);
 }
 
-void chained_print_loop(chained_printer *p)
+/* ---- results ---- */
+
+void chained_print_row_store(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const char *test = "lane % 4 == 0", *pointer = chained_row_pointer(p, n->op, "row + h * 8", &test);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int h = 0; h < 2; h++)");
+    put(e, "    if (%s) %s(%s, %s);", test,
+        need(e, "write_%s", memory_name(e->k->params[n->op->attr.access.array].elem)), pointer,
+        chained_element(p, n->operand));
+}
+
+/* A sum into the room of a fixed operand, each warp for itself. */
+void chained_print_out(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
     const chained *c = p->c;
-    const tile_block *body = c->loop->regions[0];
-    const char *first = emit_name(e, c->loop->operands[0]), *limit = emit_name(e, c->loop->operands[1]);
-    for (int i = 0; i < c->loop->result_count; i++) {
-        bool sum = false;
-        for (int s = 0; s < c->sum_count; s++) sum |= c->sums[s].carried == i;
-        if (sum) continue;
-        const char *name = emit_name(e, body->args[1 + i]);
-        chained_begin_pass(p);
-        put(e, "float %s[2];", name);
-        put(e, "for (int h = 0; h < 2; h++) %s[h] = %s;", name, chained_element(p, c->loop->operands[3 + i]));
-        p->rows[body->args[1 + i]] = true;
-    }
-    for (int i = 0; i < c->sum_count; i++) put(e, "float sums%d[%d];", i, c->sums[i].width / 2);
-    put(e, "if (%s < %s) {", first, limit);
+    int number = n->number[0], width = c->sums[number].width;
+    const char *pack = chained_pack_name(e, c->elem);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int x = 0; x < %d; x++) {", width / 2);
     e->depth++;
-    put(e, "float scores[%d];", c->columns / 2);
-    if (c->product_count > 1) put(e, "float more[%d];", c->columns / 2);
-    for (int i = 0; i < c->sum_count; i++) put(e, "unsigned weights%d[%d];", i, c->columns / 4);
-    if (c->folds)
-        print_softmax_steps(p);
-    else
-        print_plain_steps(p);
+    put(e, "const int h = x / 2 %% 2;");
+    put(e, "(void)h;");
+    chained_print_nodes(p, n->body);
+    put(e, "sums%d[x] = %s;", number, chained_element(p, n->operand));
     e->depth--;
-    put(e, "} else {");
-    for (int i = 0; i < c->sum_count; i++)
-        put(e, "    for (int x = 0; x < %d; x++) sums%d[x] = 0;", c->sums[i].width / 2, i);
+    put(e, "}");
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int i = 0; i < %d; i += 2) {", width / 8);
+    need(e, "store_matrices");
+    put(e, "    const float *d = sums%d + i * 4;", number);
+    put(e, "    store_matrices(fixed%d_room + i / 8 * %d + (warp_row + lane %% 16) * %d +", n->number[1], c->rows * LINE,
+        LINE);
+    put(e, "            (((i %% 8 + lane / 16) ^ lane %% 8) << 4),");
+    put(e, "        %s(d[0], d[1]), %s(d[2], d[3]), %s(d[4], d[5]), %s(d[6], d[7]));", pack, pack, pack, pack);
+    put(e, "}");
+}
+
+void chained_print_out_send(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    int number = n->number[0], operand = n->number[1];
+    need(e, "bulk_groups");
+    put(e, "fence_async();");
+    put(e, "__syncwarp();");
+    put(e, "if (lane == 0) {");
+    for (int box = 0; box < chained_boxes(c->sums[number].width); box++)
+        put(e, "    %s(&call.maps[%d], fixed%d_room + %d + warp_row * %d, %s);",
+            need(e, "bulk_out_%dd", n->op->attr.access.rank), c->operand_count + number, operand, box * c->rows * LINE,
+            LINE, box_place(p, n->op, " + warp_row", box));
+    put(e, "    bulk_commit();");
     put(e, "}");
 }

@@ -2,15 +2,13 @@
  * Tile IR to CUDA C: the translation unit and its phases.
  *
  * In: a kernel that went through the pipeline, and a target. Out: text without headers: the parts of the prelude that
- * are used, the frame, one __global__ function per phase that runs all its programs, team by team. A phase
- * that has a schedule is printed from it; others are emitted (cuda/phase.c), and what was chosen is noted for the
+ * are used, the frame, one __global__ function per phase that runs all its programs, team by team. Each is printed from its
+ * loop program (cuda/loops.c, cuda/chained.c, cuda/phase.c), and what was chosen is noted for the
  * launches (geometry.c), so that nothing is emitted again at load. Scalars are locals named after the source; tile ops
  * become passes (schedule/plan.c, cuda/nest.c).
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/access_notes.h"
-#include "emit/cuda/chained.h"
-#include "emit/cuda/loops.h"
 #include "emit/cuda/phase.h"
 #include "emit/cuda/prelude.h"
 #include "emit/raw/raw.h"
@@ -396,12 +394,12 @@ static qn_status emit_unit(const tile_kernel *k, cuda_layout *layout, text *out,
     put_frame(&e);
     if (target->checked) need(&e, "report_failure");
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
-        const char *why;
-        const schedule *s = cuda_schedule(k, p, target, e.memory, &why);
-        if (s) {
-            cuda_layout_note_schedule(layout, p, s);
-            loop_program program = loops_build(s, e.memory);
+        const char *why[2];
+        const sched_machine machine = cuda_machine(target);
+        loop_program program;
+        if (loops_roles(k, p, &machine, e.memory, &program, why)) {
             text wrong = {0};
+            cuda_layout_note_roles(layout, &program);
             if (!loops_check(&program, e.memory, &wrong))
                 status = error_set(error, QN_FAILED,
                                    "kernel `%s`: its program is not in order: %s; this is a mistake of "
@@ -409,12 +407,6 @@ static qn_status emit_unit(const tile_kernel *k, cuda_layout *layout, text *out,
                                    k->name, text_get(&wrong));
             text_free(&wrong);
             emit_cuda_loops(&e, &program, &functions);
-            continue;
-        }
-        const chained *pair = cuda_chained(k, p, target, e.memory, &why);
-        if (pair) {
-            cuda_layout_note_chained(layout, p, pair);
-            emit_cuda_chained(&e, pair, &functions);
             continue;
         }
         status = cuda_phase(&e, p, target, error);

@@ -4,8 +4,6 @@
  * the launch brings are computed here, by the same formulas as in the text.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/chained.h"
-#include "emit/cuda/loops.h"
 #include "emit/cuda/phase.h"
 #include "emit/raw/raw.h"
 #include "ir/scalar.h"
@@ -130,28 +128,14 @@ void cuda_layout_note_join(cuda_layout *l, int phase, const emitter *e)
     s->carries = e->cuda->spread->shared_bytes + (int64_t)e->cuda->spread->slot_bytes * s->team.block;
 }
 
-const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target *target, arena *memory,
-                              const char **why)
+sched_machine cuda_machine(const cuda_target *target)
 {
     const cuda_target whole = complete(target);
-    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes, whole.checked};
-    *why = NULL;
-    if (!whole.checked) return schedule_phase(k, phase, &machine, memory, why);
-    *why = "a checked build tests each access"; /* which the copy engine does not */
-    return NULL;
+    return (sched_machine){whole.arch, whole.multiprocessors, whole.shared_bytes, whole.checked};
 }
 
-const chained *cuda_chained(const tile_kernel *k, int phase, const cuda_target *target, arena *memory, const char **why)
+static int maps_of_schedule(const schedule *from, cuda_map *maps)
 {
-    const cuda_target whole = complete(target);
-    const sched_machine machine = {whole.arch, whole.multiprocessors, whole.shared_bytes, whole.checked};
-    *why = NULL;
-    return whole.checked || k->raw_language ? NULL : chained_phase(k, phase, &machine, memory, why);
-}
-
-void cuda_layout_note_schedule(cuda_layout *l, int phase, const schedule *from)
-{
-    cuda_map *maps = ARENA_ARRAY(l->memory, cuda_map, from->map_count);
     for (int i = 0; i < from->map_count; i++) {
         const sched_map *m = &from->maps[i];
         maps[i] = (cuda_map){.param = m->array, .rank = m->rank, .swizzle = SCHED_LINE_BYTES, .rounds = m->rounds};
@@ -161,14 +145,37 @@ void cuda_layout_note_schedule(cuda_layout *l, int phase, const schedule *from)
             maps[i].box[axis] = m->box[m->rank - 1 - axis];
         }
     }
-    l->phases[phase] = (phase_shape){.schedule = from, .maps = maps, .map_count = from->map_count, .carries = -1};
+    return from->map_count;
 }
 
-void cuda_layout_note_chained(cuda_layout *l, int phase, const chained *pair)
+/* Boxes of 64 elements of `lines` rows. */
+static cuda_map map_of_rows(const tile_op *op, int lines)
 {
-    cuda_map *maps = ARENA_ARRAY(l->memory, cuda_map, CUDA_MOST_MAPS);
-    int map_count = cuda_chained_maps(pair, maps);
-    l->phases[phase] = (phase_shape){.chained = pair, .maps = maps, .map_count = map_count, .carries = -1};
+    const struct access *a = &op->attr.access;
+    cuda_map m = {.param = a->array, .rank = a->rank, .swizzle = SCHED_LINE_BYTES};
+    for (int at = 0; at < a->rank; at++) {
+        m.axes[at] = (cuda_map_axis){.axis = a->rank - 1 - at, .step = 1};
+        m.box[at] = at == 0 ? 64 : at == 1 ? lines : 1;
+    }
+    return m;
+}
+
+static int maps_of_chained(const chained *c, cuda_map *maps)
+{
+    int count = 0;
+    for (int i = 0; i < c->operand_count; i++)
+        maps[count++] = map_of_rows(c->operands[i].load, c->operands[i].moves ? c->columns : c->rows);
+    for (int i = 0; i < c->sum_count; i++) maps[count++] = map_of_rows(c->stores[c->sums[i].store], 16);
+    return count;
+}
+
+void cuda_layout_note_roles(cuda_layout *l, const loop_program *program)
+{
+    const schedule *s = program->schedule;
+    cuda_map *maps = ARENA_ARRAY(l->memory, cuda_map, s ? s->map_count : CUDA_MOST_MAPS);
+    int count = s ? maps_of_schedule(s, maps) : maps_of_chained(program->chained, maps);
+    l->phases[program->phase] =
+        (phase_shape){.schedule = s, .chained = program->chained, .maps = maps, .map_count = count, .carries = -1};
 }
 
 /* As many blocks as run at once, each with one program after the other. */

@@ -3,8 +3,6 @@
  * pipeline, and what does not suit it and why.
  * SPDX-License-Identifier: MIT
  */
-#include "emit/cuda/chained.h"
-#include "emit/cuda/loops.h"
 #include "emit/cuda/phase.h"
 
 #include <inttypes.h>
@@ -32,6 +30,18 @@ static void shower_close(shower *w)
     arena_free(w->e.memory);
 }
 
+/* A phase whose warps have roles. */
+static void print_roles(const loop_program *program, text *out)
+{
+    const chained *c = program->chained;
+    if (c)
+        text_print(out,
+                   "launch of phase %d: chained products, %d of scores and %d of sums, %d rows a program, %d a step\n",
+                   program->phase, c->product_count, c->sum_count, c->rows, c->columns);
+    else
+        schedule_print(program->schedule, out);
+}
+
 /* A phase that is spread over threads, behind its first line. */
 static qn_status print_spread(shower *w, int phase, text *out, qn_error *error)
 {
@@ -52,10 +62,11 @@ qn_status emit_layout_print(const tile_kernel *k, const cuda_target *target, tex
     qn_status status = QN_OK;
     shower_open(&w, k, target);
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
-        const char *why;
-        const schedule *scheduled = cuda_schedule(k, p, target, w.e.memory, &why);
-        if (scheduled) {
-            schedule_print(scheduled, out);
+        const char *why[2];
+        loop_program program;
+        const sched_machine machine = cuda_machine(target);
+        if (loops_roles(k, p, &machine, w.e.memory, &program, why)) {
+            print_roles(&program, out);
             continue;
         }
         status = cuda_phase(&w.e, p, target, error);
@@ -75,32 +86,25 @@ qn_status emit_schedule_print(const tile_kernel *k, const cuda_target *target, b
     shower_open(&w, k, target);
     text_print(out, "schedule %s\n", k->name);
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {
-        const char *why, *why_not = NULL;
+        const char *why[2];
+        const sched_machine machine = cuda_machine(target);
         loop_program program = {0};
-        const schedule *s = cuda_schedule(k, p, target, w.e.memory, &why);
-        const chained *pair = s ? NULL : cuda_chained(k, p, target, w.e.memory, &why_not);
-        if (s) {
-            schedule_print(s, out);
-        } else if (pair) {
-            text_print(
-                out,
-                "launch of phase %d: chained products, %d of scores and %d of sums, %d rows a program, %d a step\n", p,
-                pair->product_count, pair->sum_count, pair->rows, pair->columns);
+        if (loops_roles(k, p, &machine, w.e.memory, &program, why)) {
+            print_roles(&program, out);
         } else {
-            const char *reason = why_not ? why_not : why;
             status = cuda_phase(&w.e, p, target, error);
             if (status != QN_OK) break;
             program = w.e.cuda->program; /* before another phase is looked at */
             text_print(out, "launch of phase %d: spread over threads%s%s\n", p,
-                       why_not  ? "; its products are not chained: "
-                       : reason ? "; its product is not fed: "
+                       why[1]   ? "; its products are not chained: "
+                       : why[0] ? "; its product is not fed: "
                                 : "",
-                       reason ? reason : "");
+                       why[1]   ? why[1]
+                       : why[0] ? why[0]
+                                : "");
             status = print_spread(&w, p, out, error);
         }
-        if (pair || !loops) continue;
-        if (s) program = loops_build(s, w.e.memory);
-        loops_print(&program, out);
+        if (loops) loops_print(&program, out);
     }
     shower_close(&w);
     return status;

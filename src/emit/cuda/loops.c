@@ -228,6 +228,10 @@ void cuda_put_body(emitter *e, text *functions, text *body)
 
 void emit_cuda_loops(emitter *e, const loop_program *program, text *functions)
 {
+    if (program->chained) {
+        emit_cuda_chained(e, program, functions);
+        return;
+    }
     const schedule *s = program->schedule;
     loop_printer p = {e, s};
     text body = {0};

@@ -1,5 +1,5 @@
 /*
- * Printing loop programs as CUDA C; cuda/emit.c calls it for phases that have a schedule.
+ * Printing loop programs as CUDA C; cuda/emit.c calls it for phases whose warps have roles.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_EMIT_CUDA_LOOPS_H
@@ -17,8 +17,6 @@ void cuda_put_arrays(emitter *e);
 void cuda_put_head(emitter *e, int phase, int maps, int threads, int blocks);
 /* The end of a function whose first thread has made its phases: all see them, then what roles do, which is freed. */
 void cuda_put_body(emitter *e, text *functions, text *body);
-/* The schedule of a phase on this target; NULL: it is printed from its spread, *why as of schedule_phase. */
-const schedule *cuda_schedule(const tile_kernel *k, int phase, const cuda_target *target, arena *memory,
-                              const char **why);
+void emit_cuda_chained(emitter *e, const loop_program *program, text *functions); /* cuda/chained.c: of such a program */
 
 #endif

@@ -33,7 +33,7 @@ void cuda_phase_body(emitter *e, int phase, text *body)
 
 static qn_status analyse(emitter *e, int phase, const cuda_target *target, const spread *before, qn_error *error)
 {
-    const sched_machine machine = {target->arch, target->multiprocessors, target->shared_bytes, target->checked};
+    const sched_machine machine = cuda_machine(target);
     cuda_state *c = ARENA_NEW(e->memory, cuda_state);
     e->cuda = c;
     c->target = target;

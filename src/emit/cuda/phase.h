@@ -5,8 +5,7 @@
 #ifndef QUERN_EMIT_CUDA_PHASE_H
 #define QUERN_EMIT_CUDA_PHASE_H
 
-#include "emit/cuda/chained.h"
-#include "emit/cuda/nest.h"
+#include "emit/cuda/loops.h"
 
 /* Chooses e->cuda for the phase, its program included. */
 qn_status cuda_phase(emitter *e, int phase, const cuda_target *target, qn_error *error);
@@ -23,7 +22,7 @@ const cuda_target *cuda_layout_target(const cuda_layout *l);
 void cuda_layout_note(cuda_layout *l, int phase, const emitter *e);
 void cuda_layout_note_join(cuda_layout *l, int phase,
                            const emitter *e); /* e->cuda: of the phase that is gone on with */
-void cuda_layout_note_schedule(cuda_layout *l, int phase, const schedule *from);
-void cuda_layout_note_chained(cuda_layout *l, int phase, const chained *pair);
+void cuda_layout_note_roles(cuda_layout *l, const loop_program *program);
+sched_machine cuda_machine(const cuda_target *target); /* as schedule/ sees it, without gaps */
 
 #endif
