@@ -9,6 +9,7 @@
 #include "emit/cuda/emit.h"
 #include "run/run.h"
 #include "test.h"
+#include "passes/passes.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -10,6 +10,7 @@
 
 #include "emit/emit.h"
 #include "lang/ast.h"
+#include "passes/passes.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 
 #include "emit/cuda/emit.h"
 #include "lang/ast.h"
+#include "passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

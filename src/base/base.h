@@ -112,6 +112,8 @@ void text_add_whole(text *t, int64_t number); /* in decimal; many times as fast 
 void text_print(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_print_list(text *t, const char *format, va_list list);
 void text_clear(text *t); /* keeps the memory */
+/* Each line from `from` on stands behind a copy of the last one before it that begins with `mark`. */
+void text_repeat(text *t, size_t from, const char *mark);
 void text_free(text *t);
 const char *text_get(const text *t); /* "" when empty; owned by t */
 /* A C-style quoted string with \n \t \\ \" and \xNN. */
@@ -134,6 +136,8 @@ void escape_in_place(char *words, size_t size);
 int utf8_length(const char *bytes, size_t count); /* of the first character; 0: no UTF-8 */
 
 /* number.c: numbers as text, whatever locale the host program has set: a decimal point, always. As snprintf and strtod. */
+/* A finite number as a literal of C, by as few digits as give it again; as a float unless wide. */
+void plain_literal(char *to, size_t size, double x, bool wide);
 int plain_print(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int plain_print_list(char *to, size_t size, const char *format, va_list list);
 double number_parse(const char *words, char **end); /* end may be NULL */

@@ -12,6 +12,7 @@
 
 #include <locale.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The C library has this one ready: it allocates nothing, and nothing frees it. */
 static locale_t plain(void)
@@ -38,6 +39,15 @@ int plain_print_list(char *to, size_t size, const char *format, va_list list)
     int length = vsnprintf(to, size, format, list);
     number_words_end(before);
     return length;
+}
+
+void plain_literal(char *to, size_t size, double x, bool wide)
+{
+    plain_print(to, size, "%.6g", x);
+    double again = number_parse(to, NULL);
+    if (wide ? again != x : (float)again != (float)x) plain_print(to, size, wide ? "%.17g" : "%.9g", x);
+    size_t length = strlen(to);
+    plain_print(to + length, size - length, "%s%s", strpbrk(to, ".e") ? "" : ".0", wide ? "" : "f");
 }
 
 int plain_print(char *to, size_t size, const char *format, ...)

@@ -69,6 +69,29 @@ void text_clear(text *t)
     if (t->data) t->data[0] = 0;
 }
 
+void text_repeat(text *t, size_t from, const char *mark)
+{
+    text all = {0}, last = {0};
+    size_t mark_length = strlen(mark);
+    for (const char *at = text_get(t) + from; *at;) {
+        size_t length = strcspn(at, "\n");
+        if (!strncmp(at, mark, mark_length)) {
+            text_clear(&last);
+            text_add_bytes(&last, at, length);
+        } else {
+            if (last.length) text_print(&all, "%s\n", text_get(&last));
+            text_add_bytes(&all, at, length);
+            text_add(&all, "\n");
+        }
+        at += length + (at[length] == '\n');
+    }
+    t->length = from;
+    t->data[from] = 0;
+    text_add(t, text_get(&all));
+    text_free(&all);
+    text_free(&last);
+}
+
 void text_free(text *t)
 {
     heap_free(t->data);

@@ -6,7 +6,6 @@
 #define QUERN_EMIT_EMIT_H
 
 #include "ir/interp.h"
-#include "passes/passes.h"
 
 /* What the generated C and the host agree on. The generated text declares the same structs itself (it has no headers);
  * a change here is a change of CPU_ABI_VERSION, which is part of the cache key. */

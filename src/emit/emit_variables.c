@@ -90,7 +90,7 @@ static void scalar_map(emitter *e, const tile_op *op)
     put(e, "{");
     e->depth++;
     for (int i = 0; i < op->operand_count; i++) emit_declare(e, region->args[i], emit_name(e, op->operands[i]));
-    emit_block(e, region, NULL);
+    emit_block(e, region);
     emit_assign_arm(e, op, region);
     e->depth--;
     put(e, "}");

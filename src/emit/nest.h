@@ -6,7 +6,7 @@
 #define QUERN_EMIT_NEST_H
 
 #include "emit/emit.h"
-#include "schedule/survey.h"
+#include "loops/worker.h"
 
 enum { NAMED_EXTENT, NAMED_STRIDE, NAMED_COUNT };
 typedef bool array_names[MAX_RANK][NAMED_COUNT]; /* by axis */
@@ -17,11 +17,12 @@ typedef struct emitter {
     const emit_options *options;
     arena *memory;
     const facts *facts;
-    text *out;          /* statements go here */
-    int depth;          /* of indentation */
-    int line;           /* source line last named in a comment */
-    survey *survey;     /* of the phase: its tables, plans and buffers */
-    const char **names; /* prelude functions needed */
+    text *out;           /* statements go here */
+    int depth;           /* of indentation */
+    int line;            /* source line last named in a comment */
+    survey *survey;      /* of the phase: its tables, plans and buffers */
+    loop_worker *worker; /* ... its blocks, planned; of C */
+    const char **names;  /* prelude functions needed */
     int name_count, name_capacity;
     map *name_set;
     bool *array_used;
@@ -89,7 +90,7 @@ void put_line_comment(emitter *e, const tile_op *op);
 void emit_directive(const emitter *e, int line, text *out); /* a #line, where they are asked for */
 /* The comment at the top: the kernel's name, and for one that is in no file the ops it was made of, with their lines. */
 void emit_title(const tile_kernel *k, text *out);
-void emit_block(emitter *e, tile_block *b, const value *targets);
+void emit_block(emitter *e, const tile_block *b);
 void emit_scalar_op(emitter *e, tile_op *op);
 void emit_failure(emitter *e, int kind, int line); /* CPU_FAILED_ASSERT or CPU_FAILED_MEMORY */
 
@@ -147,9 +148,7 @@ void dot_put_limits(emitter *e, const matrix *left, const matrix *right, int ran
 void emit_dot(emitter *e, tile_op *op);
 void dot_put_depth(emitter *e, const tile_op *loop); /* declares its variable and the product's `depth` */
 void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot);
-/* ... and when its sums start at zero and are stored: three items of a plan. */
-bool loop_is_stored(const emitter *e, const item *items);
-void emit_stored_loop(emitter *e, const item *items);
+void emit_stored_loop(emitter *e, const item *items); /* ... when its sums start at zero and are stored: three items */
 void emit_scan(emitter *e, tile_op *op);
 void emit_fold_buffer(emitter *e, tile_op *op); /* argmax, argmin over axes that are not the innermost */
 

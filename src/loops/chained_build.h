@@ -28,9 +28,9 @@ void chained_close(chained_builder *b, loop_node **behind);
 
 /* chained_scores.c */
 void chained_begin_pass(chained_builder *b);
-void chained_need(chained_builder *b, value v);              /* all that its element is computed from, each once a pass */
-void chained_row(chained_builder *b, const tile_op *op);     /* one number a fixed row */
-void chained_softmax(chained_builder *b);                    /* between the products of a step with folds */
-void chained_weights(chained_builder *b, bool late);         /* a pass without folds */
+void chained_need(chained_builder *b, value v);          /* all that its element is computed from, each once a pass */
+void chained_row(chained_builder *b, const tile_op *op); /* one number a fixed row */
+void chained_softmax(chained_builder *b);                /* between the products of a step with folds */
+void chained_weights(chained_builder *b, bool late);     /* a pass without folds */
 
 #endif

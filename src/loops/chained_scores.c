@@ -292,8 +292,7 @@ void chained_softmax(chained_builder *b)
     }
     if (!weights) add_pass(b, body->op_count, &weights);
     for (int i = 0; i < yield->operand_count; i++)
-        if (i != c->sums[0].carried && yield->operands[i] != body->args[1 + i])
-            chained_add(b, LOOP_YIELD, yield, i, 0);
+        if (i != c->sums[0].carried && yield->operands[i] != body->args[1 + i]) chained_add(b, LOOP_YIELD, yield, i, 0);
 }
 
 /* Two neighbours at once: they share their vectors' pair and become one register. */

@@ -15,19 +15,23 @@
 #include <string.h>
 
 enum { TILES = 3, CHUNKS = 3, MOST_AGENTS = 5, MOST_STAGES = 16, MOST_BUFFERS = 8 };
-enum { FIXED_RING = CHAINED_MOST_OPERANDS, MOST_RINGS }; /* of chained products: one a moving operand, and the fixed ones */
+enum {
+    FIXED_RING = CHAINED_MOST_OPERANDS,
+    MOST_RINGS
+}; /* of chained products: one a moving operand, and the fixed ones */
 
 typedef struct event {
     loop_code code;
     int number[2], tile;
 } event;
 
-typedef struct cursor { /* where an agent is in a ring */
+typedef struct cursor {           /* where an agent is in a ring */
     int stage, uses[MOST_STAGES]; /* of each stage: how often it was passed */
     bool waited;                  /* for this use of the stage */
 } cursor;
 
-typedef struct work { /* a group of products: the stage it reads; of chained products, LOOPS_SCORE or LOOPS_SUM and its number */
+typedef struct
+    work { /* a group of products: the stage it reads; of chained products, LOOPS_SCORE or LOOPS_SUM and its number */
     int ring, stage, kind, number;
 } work;
 
@@ -146,8 +150,7 @@ static int ring_of(const machine *m, const event *e)
     case LOOP_WAIT:
     case LOOP_WAIT_AHEAD:
     case LOOP_EXPECT:
-    case LOOP_BULK_IN:
-        return e->number[1] < 0 || !m->chained->operands[e->number[1]].moves ? FIXED_RING : e->number[1];
+    case LOOP_BULK_IN: return e->number[1] < 0 || !m->chained->operands[e->number[1]].moves ? FIXED_RING : e->number[1];
     case LOOP_MATRIX:
         return e->number[0] == LOOPS_SUM ? m->chained->sums[e->number[1]].moving
                                          : m->chained->products[e->number[1]].moving;
@@ -186,8 +189,7 @@ static void complete(machine *m, int ring, int stage)
 static void fill(machine *m, const agent *a, int ring)
 {
     const cursor *at = &a->rings[ring];
-    if (least_released(m, ring, at->stage) < at->uses[at->stage])
-        fail(m, a, "a stage is filled before it is released");
+    if (least_released(m, ring, at->stage) < at->uses[at->stage]) fail(m, a, "a stage is filled before it is released");
     if (m->ring[ring][at->stage].fills > at->uses[at->stage]) fail(m, a, "a stage is filled twice");
     for (int i = 0; i < m->agent_count; i++)
         for (int p = 0; p < m->agents[i].product_count; p++)

@@ -38,20 +38,18 @@ typedef enum loop_load {
 
 /* ---- of chained products ---- */
 
-enum { LOOPS_THREAD, LOOPS_WARP, LOOPS_LANE, LOOPS_GROUP }; /* ONE: one of the role, a warp, one of that; BARRIER: a warp, a group */
-enum { LOOPS_SCORE, LOOPS_SUM };                            /* MATRIX: number[1] of the products of scores, of the sums */
+enum {
+    LOOPS_THREAD,
+    LOOPS_WARP,
+    LOOPS_LANE,
+    LOOPS_GROUP
+};                               /* ONE: one of the role, a warp, one of that; BARRIER: a warp, a group */
+enum { LOOPS_SCORE, LOOPS_SUM }; /* MATRIX: number[1] of the products of scores, of the sums */
 /* Registers. MATRIX_WAIT: what is read behind it; KEEP: what is written, or the weights of the sum of that number. */
 enum { LOOPS_SUMS, LOOPS_SCORES = -1, LOOPS_MORE = -2, LOOPS_NOTHING = -3 };
 enum { LOOPS_FIXED = -1 }; /* instead of a moving operand: the fixed ones; RELEASE, RING_NEXT: all rings */
 /* STEPS: all; the first; before masks' lower edge; that no mask touches; the rest; that only other groups take. */
-enum {
-    LOOPS_ALL_STEPS,
-    LOOPS_FIRST_STEP,
-    LOOPS_LOWER_STEPS,
-    LOOPS_WHOLE_STEPS,
-    LOOPS_LAST_STEPS,
-    LOOPS_OTHERS_STEPS
-};
+enum { LOOPS_ALL_STEPS, LOOPS_FIRST_STEP, LOOPS_LOWER_STEPS, LOOPS_WHOLE_STEPS, LOOPS_LAST_STEPS, LOOPS_OTHERS_STEPS };
 
 /* LET, LOAD: a scalar; one number a fixed row; an element of the pass at hand: as the op says; 2^(x * factor - below * log2 e);
  * x where the conditions hold, else below; a quotient by one number a row; the operand, which is rounded when it is
@@ -68,7 +66,8 @@ typedef enum loop_form {
     LOOPS_TABLE_PAIR
 } loop_form;
 
-typedef struct loop_element { /* LET: above. FOLD: x where the conditions hold, else nothing; FOLD_END: times the factor */
+typedef struct
+    loop_element { /* LET: above. FOLD: x where the conditions hold, else nothing; FOLD_END: times the factor */
     value x, below;
     double factor;
     unsigned conditions; /* bits of chained.conditions */
@@ -76,6 +75,7 @@ typedef struct loop_element { /* LET: above. FOLD: x where the conditions hold, 
 
 struct loop_group;
 struct loop_pass;
+struct loop_product;
 
 typedef struct loop_node {
     loop_code code;
@@ -88,12 +88,13 @@ typedef struct loop_node {
     const struct sink *sink; /* what a pass writes or folds */
     bool waits;              /* all threads of the team meet before it */
     union {
-        const struct loop_group *group; /* GROUP */
-        const struct loop_pass *pass;   /* PASS */
-        const value *ahead;             /* FOR: number[0] loads of its body that come a trip ahead */
-        const tile_op *dot;             /* PRODUCTS */
-        const int *sinks;               /* FOLD_JOIN: numbers of the pass's sinks */
-        const loop_element *element;    /* of chained products: LET, FOLD, FOLD_END; or NULL */
+        const struct loop_group *group;     /* GROUP */
+        const struct loop_pass *pass;       /* PASS */
+        const value *ahead;                 /* FOR: number[0] loads of its body that come a trip ahead */
+        const struct loop_product *product; /* DOT, PRODUCTS */
+        const int *sinks;                   /* FOLD_JOIN: numbers of the pass's sinks */
+        const struct item *items;           /* of a worker (loops/worker.h): what was planned */
+        const loop_element *element;        /* of chained products: LET, FOLD, FOLD_END; or NULL */
     };
     struct loop_node *other;          /* IF: the other arm; WHILE: its body, behind the test */
     struct loop_node *before, *after; /* FOR: sums of products to registers, and back */

@@ -53,7 +53,10 @@ static void print_fed(const loop_program *p, const loop_node *n, text *out)
 
 static const char *registers_name(int which)
 {
-    return which == LOOPS_SCORES ? "scores" : which == LOOPS_MORE ? "more" : which == LOOPS_NOTHING ? "nothing" : "sums";
+    return which == LOOPS_SCORES    ? "scores"
+           : which == LOOPS_MORE    ? "more"
+           : which == LOOPS_NOTHING ? "nothing"
+                                    : "sums";
 }
 
 static void print_chained(const loop_program *p, const loop_node *n, text *out)
@@ -65,7 +68,9 @@ static void print_chained(const loop_program *p, const loop_node *n, text *out)
     case LOOP_ROLE: text_add(out, n->number[0] ? " multiply" : " fill"); break;
     case LOOP_ONE:
     case LOOP_BARRIER: text_print(out, " %s", who[n->number[0]]); break;
-    case LOOP_STEPS: text_print(out, " %%%u by %d, %s", n->op->regions[0]->args[0], n->number[0], steps[n->number[1]]); break;
+    case LOOP_STEPS:
+        text_print(out, " %%%u by %d, %s", n->op->regions[0]->args[0], n->number[0], steps[n->number[1]]);
+        break;
     case LOOP_BULK_IN: text_print(out, " box %d of %%%u", n->number[0], n->op->results[0]); break;
     case LOOP_MATRIX:
         text_print(out, " %s %%%u", n->number[0] == LOOPS_SUM ? "sum" : "scores",

@@ -166,7 +166,7 @@ static void run_products(sim *s, const loop_node *n)
                 in->result_count == 1 && !in->region_count && !tile_type_of(s->program->survey->k, in->results[0]).rank;
             if (scalar && in->code != OP_CONST) sim_scalar(s, in);
         }
-        multiply(s, n->dot, body->args[1], clear);
+        multiply(s, n->product->dot, body->args[1], clear);
         clear = false;
         for (int64_t at = 0; at < sums->room; at++)
             sums->touches[at].written = 0; /* one product: its steps are its own */

@@ -9,7 +9,6 @@
  * SPDX-License-Identifier: MIT
  */
 #include "loops/spread_build.h"
-#include "schedule/product.h"
 
 loop_node *spread_add(spread_builder *b, loop_code code, const tile_op *op)
 {
@@ -57,13 +56,19 @@ static void touch_slice(spread_builder *b, value v, const tile_op *load)
     for (int i = 0; i < 2 && loads[i]; i++) touch_by_many(b, loads[i]);
 }
 
-/* From here on the phase has the room of its products. */
-static void take_room(spread_builder *b, const tile_op *dot)
+/* The product that suits the team; from here on the phase has the room of its products. */
+static const loop_product *choose_product(spread_builder *b, const tile_op *dot)
 {
     survey *e = b->survey;
-    product p;
-    if (gather_is_wanted(e, dot) || product_choose(e, dot, b->spread->team.threads, &p))
-        if (!e->dot_room) e->dot_room = b->spread->product_room;
+    int threads = b->spread->team.threads;
+    loop_product *p = ARENA_NEW(b->memory, loop_product);
+    *p = (loop_product){.dot = dot, .gathered = gather_is_wanted(e, dot)};
+    p->has_product = product_choose(e, dot, threads, &p->product);
+    if (!p->has_product) p->product.scaled = -1;
+    if (p->gathered) p->gather = gather_choose(e, dot, threads);
+    if (p->gathered) p->on_units = gather_is_on_units(e, dot);
+    if ((p->gathered || p->has_product) && !e->dot_room) e->dot_room = b->spread->product_room;
+    return p;
 }
 
 static void build_dot(spread_builder *b, const tile_op *op)
@@ -82,8 +87,9 @@ static void build_dot(spread_builder *b, const tile_op *op)
         touch_buffer(b, buffer_for(e, v), false);
     }
     if (!b->resident[op->results[0]]) touch_buffer(b, buffer_for(e, op->results[0]), true);
-    touches_commit(b, spread_add(b, LOOP_DOT, op));
-    take_room(b, op);
+    loop_node *node = spread_add(b, LOOP_DOT, op);
+    touches_commit(b, node);
+    node->product = choose_product(b, op);
 }
 
 static void build_products(spread_builder *b, const tile_op *loop, const tile_op *dot, bool from_zero)
@@ -97,10 +103,9 @@ static void build_products(spread_builder *b, const tile_op *loop, const tile_op
     }
     touch_buffer(b, buffer_for(e, loop->regions[0]->args[1]), true);
     loop_node *node = spread_add(b, LOOP_PRODUCTS, loop);
-    node->dot = dot;
     node->number[0] = from_zero;
     touches_commit(b, node);
-    take_room(b, dot);
+    node->product = choose_product(b, dot);
 }
 
 static void build_sums(spread_builder *b, loop_code code, value result, value argument)

@@ -10,6 +10,7 @@
 #define QUERN_LOOPS_SPREAD_H
 
 #include "loops/loops.h"
+#include "schedule/product.h"
 #include "schedule/view.h"
 
 /* Who writes what all threads of a row hold: each (it holds it alone), thread 0 of the team, or of its part. */
@@ -33,6 +34,14 @@ typedef struct loop_pass { /* how the positions of a pass are gone through */
     bool predicates; /* the test of a chunk is a part of each condition; else a branch around all of it */
     bool loose;      /* elements that are not the row's are computed too */
 } loop_pass;
+
+typedef struct loop_product { /* of a DOT, by all threads of the team */
+    const tile_op *dot;
+    bool gathered, on_units; /* an operand's places are computed: gather; on the matrix units */
+    gather_product gather;
+    bool has_product; /* else it is computed sum by sum */
+    product product;
+} loop_product;
 
 /* A phase: seen, chosen for and built. before: of the phase whose last block goes on with it, or NULL. */
 qn_status loops_spread(survey *e, int phase, const sched_machine *machine, const spread *before, arena *memory,

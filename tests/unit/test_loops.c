@@ -24,7 +24,8 @@ TEST(each_node_is_missed)
                 {QUERN_ROOT "/tests/data/fed.qn", "epilogue", "T=bf16 M=66 N=136 K=72", false},
                 {QUERN_ROOT "/tests/data/fed.qn", "converted", "M=128 N=64 K=256", false},
                 {QUERN_ROOT "/tests/data/fed.qn", "taking_turns", "T=bf16 M=65 N=72 K=136", true},
-                {QUERN_ROOT "/kernels/attention.qn", "attention", "T=bf16 B=1 H=1 L=256 S=256 D=64 CAUSAL=true BM=128 BN=16 scale=1", false},
+                {QUERN_ROOT "/kernels/attention.qn", "attention",
+                 "T=bf16 B=1 H=1 L=256 S=256 D=64 CAUSAL=true BM=128 BN=16 scale=1", false},
                 {QUERN_ROOT "/kernels/attention.qn", "attention", "T=f16 B=1 H=1 L=256 S=256 D=128 scale=1", false}};
     cuda_target target = cuda_target_default(90);
     for (int i = 0; i < COUNT(rows); i++) {

@@ -11,6 +11,7 @@
 #include "device/cpu/cpu.h"
 #include "device/ceilings.h"
 #include "device/failure.h"
+#include "passes/passes.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -282,27 +282,6 @@ void emit_loop_of_products(emitter *e, const tile_op *loop, tile_op *dot)
     put(e, "}");
 }
 
-/* Three items: sums set to zero, a loop of products, the sums stored as they are and not used again. */
-bool loop_is_stored(const emitter *e, const item *items)
-{
-    const sink *store = item_only_sink(&items[2]);
-    if (!store || !loop_starts_at_zero(e->survey, items)) return false;
-    value sums = items[1].op->results[0];
-    if (store->kind != SINK_STORE || store->op->operands[0] != sums || e->survey->uses[sums] != 1) return false;
-    const struct access *a = &store->op->attr.access;
-    if (a->mask_count || e->survey->read[a->array] || e->k->params[a->array].elem != tile_type_of(e->k, sums).elem)
-        return false;
-    bool used[2] = {0};
-    for (int i = 0, operand = a->first_index; i < a->rank; i++) {
-        bool slice = a->kind[i] == INDEX_SLICE;
-        if (!slice && e->k->values[store->op->operands[operand]].type.rank) return false;
-        if (slice && !is_one(e->survey, store->op->operands[operand + 1])) return false;
-        if (slice) used[a->result_axis[i]] = true;
-        operand += slice ? 2 : 1;
-    }
-    return used[0] && used[1];
-}
-
 /* The last block of depth goes straight to the array where its elements lie side by side and the operands reach as far
  * as it does; otherwise everything as it was written. */
 void emit_stored_loop(emitter *e, const item *items)

@@ -178,7 +178,7 @@ static void emit_for(emitter *e, tile_op *op)
     emit_for_head(e, op);
     e->depth++;
     e->loop = op;
-    emit_block(e, body, carried);
+    emit_block(e, body);
     e->loop = around;
     emit_assign(e, emit_last_op(body), carried);
     buffer_loop_ends(e->survey, begin);
@@ -194,11 +194,11 @@ static void emit_while(emitter *e, tile_op *op)
     emit_declare_variables(e, test->args, op->operands, op->result_count);
     put(e, "for (;;) {");
     e->depth++;
-    emit_block(e, test, NULL);
+    emit_block(e, test);
     put(e, "if (!%s) break;", emit_name(e, emit_last_op(test)->operands[0]));
     for (int i = 0; i < body->arg_count; i++)
         if (!emit_is_tile(e, body->args[i])) emit_declare(e, body->args[i], emit_name(e, test->args[i]));
-    emit_block(e, body, body->args);
+    emit_block(e, body);
     emit_assign(e, emit_last_op(body), test->args);
     buffer_loop_ends(e->survey, begin);
     e->depth--;
@@ -216,53 +216,45 @@ static void emit_if(emitter *e, tile_op *op)
         if (r && empty) break;
         if (r) put(e, "} else {");
         e->depth++;
-        emit_block(e, arm, op->results);
+        emit_block(e, arm);
         emit_assign_arm(e, op, arm);
         e->depth--;
     }
     put(e, "}");
 }
 
-static void emit_plan(emitter *e, const plan *p)
+static void emit_nodes(emitter *e, const loop_node *n)
 {
-    for (int i = 0; i < p->count; i++) {
-        item *it = &p->items[i];
+    for (; n; n = n->next) {
         e->survey->time++;
-        if (i + 2 < p->count && loop_is_stored(e, it)) {
-            emit_stored_loop(e, it);
-            i += 2;
+        if (n->code == LOOP_PRODUCTS && n->number[0]) {
+            emit_stored_loop(e, n->items);
             continue;
         }
-        CHECK(it->op || it->kind == ITEM_GROUP);
-        op_code code = it->op ? it->op->code : OP_NONE;
-        if (it->op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION)
-            put_line_comment(e, it->op);
-        switch (it->kind) {
-        case ITEM_SCALAR: emit_scalar_op(e, it->op); break;
-        case ITEM_GROUP: emit_group(e, it->group); break;
-        case ITEM_DOT: emit_dot(e, it->op); break;
-        case ITEM_SCAN: emit_scan(e, it->op); break;
-        case ITEM_FOLD: emit_fold_buffer(e, it->op); break;
-        case ITEM_EFFECT: emit_print(e, it->op); break;
-        case ITEM_CONTROL:
-            if (loop_is_product(e->survey, it->op))
-                emit_loop_of_products(e, it->op, loop_is_product(e->survey, it->op));
-            else if (it->op->code == OP_FOR)
-                emit_for(e, it->op);
-            else if (it->op->code == OP_WHILE)
-                emit_while(e, it->op);
-            else if (it->op->code == OP_IF)
-                emit_if(e, it->op);
-            break;
+        tile_op *op = n->items->op;
+        op_code code = op ? op->code : OP_NONE;
+        if (op && ops[code].class != CLASS_LEAF && code != OP_YIELD && code != OP_CONDITION) put_line_comment(e, op);
+        switch (n->code) {
+        case LOOP_LET: emit_scalar_op(e, op); break;
+        case LOOP_GROUP: emit_group(e, n->items->group); break;
+        case LOOP_DOT: emit_dot(e, op); break;
+        case LOOP_SCAN: emit_scan(e, op); break;
+        case LOOP_FOLD: emit_fold_buffer(e, op); break;
+        case LOOP_PRINT: emit_print(e, op); break;
+        case LOOP_PRODUCTS: emit_loop_of_products(e, op, loop_is_product(e->survey, op)); break;
+        case LOOP_FOR: emit_for(e, op); break;
+        case LOOP_WHILE: emit_while(e, op); break;
+        case LOOP_IF: emit_if(e, op); break;
+        default: CHECK(n->code == LOOP_YIELD);
         }
     }
 }
 
-void emit_block(emitter *e, tile_block *b, const value *targets)
+void emit_block(emitter *e, const tile_block *b)
 {
-    plan p = plan_block(e->survey, b, targets);
-    if (e->prefetches && e->loop && e->loop->regions[0] == b) ahead_plan(e, &p);
-    emit_plan(e, &p);
+    const worker_block *planned = worker_find(e->worker, b);
+    if (e->prefetches && e->loop && e->loop->regions[0] == b) ahead_plan(e, &planned->plan);
+    emit_nodes(e, planned->first);
 }
 
 /* ---- phases and the unit ---- */
@@ -318,7 +310,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
 {
     const tile_kernel *k = e->k;
     int count = k->value_count;
-    survey_open(e->survey, phase);
+    e->worker = loops_worker(e->survey, phase, e->memory);
     e->loaded_in = arena_alloc(e->memory, sizeof(*e->loaded_in) * (size_t)count);
     e->ahead_in = ARENA_ARRAY(e->memory, int, count);
     e->prefetches = false;
@@ -330,9 +322,9 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     text body = {0}, before = {0};
     e->out = &body;
     e->depth = 2;
-    plan p = plan_block(e->survey, k->phases[phase], NULL);
-    int stages = emit_pipeline(e, &p, &before);
-    if (!stages) emit_plan(e, &p);
+    const worker_block *block = worker_find(e->worker, k->phases[phase]);
+    int stages = emit_pipeline(e, &block->plan, &before);
+    if (!stages) emit_nodes(e, block->first);
     e->prints |= e->survey->prints;
     e->out = functions;
     e->depth = 0;
@@ -394,9 +386,10 @@ qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, q
     static const emit_options standard = {.vector_bytes = 64, .vector_registers = 32};
     emitter e = {.k = k, .options = options ? options : &standard, .memory = arena_new()};
     e.name_set = map_new(e.memory);
-    e.facts = facts_compute(k, e.memory);
-    survey survey = {.k = k, .memory = e.memory, .facts = e.facts};
+    survey survey;
+    loops_survey(k, e.memory, &survey);
     e.survey = &survey;
+    e.facts = survey.facts;
     text functions = {0}, scratch = {0};
     for (int p = 0; p < k->phase_count; p++) emit_phase(&e, p, &functions, &scratch);
     emit_title(k, out);

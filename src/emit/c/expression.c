@@ -69,13 +69,8 @@ const char *number_text(emitter *e, dtype t, number n)
         if (isnan(x)) return wide ? "__builtin_nan(\"\")" : "__builtin_nanf(\"\")";
         if (isinf(x)) return arena_print(e->memory, "%s__builtin_inf%s()", x < 0 ? "-" : "", wide ? "" : "f");
         char digits[64];
-        plain_print(digits, sizeof(digits), "%.6g", x);
-        double again = number_parse(digits, NULL);
-        if (wide ? again != x : (float)again != (float)x)
-            plain_print(digits, sizeof(digits), wide ? "%.17g" : "%.9g", x);
-        const char *point = strpbrk(digits, ".e") ? "" : ".0";
-        return x < 0 || (x == 0 && signbit(x)) ? arena_print(e->memory, "(%s%s%s)", digits, point, wide ? "" : "f")
-                                               : arena_print(e->memory, "%s%s%s", digits, point, wide ? "" : "f");
+        plain_literal(digits, sizeof(digits), x, wide);
+        return arena_print(e->memory, signbit(x) ? "(%s)" : "%s", digits);
     }
     switch (t) {
     case DT_I64:

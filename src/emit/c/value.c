@@ -114,7 +114,7 @@ static reg compute_map(nest *n, value v, const tile_op *op, place at)
     put(e, "{");
     e->depth++;
     const tile_block *region = op->regions[0];
-    emit_block(e, op->regions[0], NULL);
+    emit_block(e, op->regions[0]);
     const tile_op *yield = region->ops[region->op_count - 1];
     for (int r = 0; r < op->result_count; r++) {
         dtype t = tile_type_of(e->k, op->results[r]).elem;

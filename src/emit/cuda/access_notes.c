@@ -141,9 +141,10 @@ qn_status emit_access_notes(const tile_kernel *k, const cuda_target *target, acc
     emit_options options = {0};
     emitter e = {.k = k, .options = &options, .memory = memory, .notes = out};
     e.name_set = map_new(memory);
-    e.facts = facts_compute(k, memory);
-    survey survey = {.k = k, .memory = memory, .facts = e.facts};
+    survey survey;
+    loops_survey(k, memory, &survey);
     e.survey = &survey;
+    e.facts = survey.facts;
     text body = {0};
     qn_status status = QN_OK;
     for (int p = 0; p < k->phase_count && status == QN_OK; p++) {

@@ -102,8 +102,7 @@ static void print_carry(chained_printer *p, const loop_node *n)
 static void print_result(chained_printer *p, const loop_node *n)
 {
     value v = n->op->results[n->number[0]];
-    put(p->e, "float(&%s)[2] = %s;", emit_name(p->e, v),
-        emit_name(p->e, n->op->regions[0]->args[1 + n->number[0]]));
+    put(p->e, "float(&%s)[2] = %s;", emit_name(p->e, v), emit_name(p->e, n->op->regions[0]->args[1 + n->number[0]]));
     p->rows[v] = true;
 }
 

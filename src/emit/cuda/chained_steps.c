@@ -264,7 +264,8 @@ void chained_print_steps(chained_printer *p, const loop_node *n)
     const char *limit = emit_name(e, n->op->operands[1]);
     int which = n->number[1], step = n->number[0];
     for (int i = 0; i + 1 < body->op_count; i++)
-        if (body->ops[i]->result_count && !chained_is_product(c, body->ops[i])) p->rows[body->ops[i]->results[0]] = false;
+        if (body->ops[i]->result_count && !chained_is_product(c, body->ops[i]))
+            p->rows[body->ops[i]->results[0]] = false;
     if (which == LOOPS_FIRST_STEP) {
         print_first_step(p, n);
         return;
@@ -324,8 +325,8 @@ void chained_print_out(chained_printer *p, const loop_node *n)
     put(e, "for (int i = 0; i < %d; i += 2) {", width / 8);
     need(e, "store_matrices");
     put(e, "    const float *d = sums%d + i * 4;", number);
-    put(e, "    store_matrices(fixed%d_room + i / 8 * %d + (warp_row + lane %% 16) * %d +", n->number[1], c->rows * LINE,
-        LINE);
+    put(e, "    store_matrices(fixed%d_room + i / 8 * %d + (warp_row + lane %% 16) * %d +", n->number[1],
+        c->rows * LINE, LINE);
     put(e, "            (((i %% 8 + lane / 16) ^ lane %% 8) << 4),");
     put(e, "        %s(d[0], d[1]), %s(d[2], d[3]), %s(d[4], d[5]), %s(d[6], d[7]));", pack, pack, pack, pack);
     put(e, "}");

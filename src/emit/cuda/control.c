@@ -220,8 +220,8 @@ void print_spread_nodes(emitter *e, const loop_node *n)
         case LOOP_WHILE: print_while(e, n); break;
         case LOOP_IF: print_if(e, n); break;
         case LOOP_YIELD: print_yield(e, n); break;
-        case LOOP_DOT: emit_cuda_dot(e, n->op); break;
-        case LOOP_PRODUCTS: cuda_loop_of_products(e, n->op, n->dot, n->number[0]); break;
+        case LOOP_DOT: emit_cuda_dot(e, n); break;
+        case LOOP_PRODUCTS: cuda_loop_of_products(e, n); break;
         case LOOP_SUMS_LOAD:
         case LOOP_SUMS_STORE: cuda_sums(e, n->operand, (value)n->number[0], n->code == LOOP_SUMS_LOAD); break;
         case LOOP_SCAN: print_scan(e, n); break;

@@ -12,7 +12,6 @@
  */
 #include "emit/cuda/gather.h"
 #include "emit/cuda/nest.h"
-#include "schedule/product.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -39,15 +38,16 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
     bool inner[2] = {left->unit[rank - 1] || !left->unit[rank - 2], right->unit[rank - 2] || !right->unit[rank - 1]};
     if (p->kind == PRODUCT_THIN) {
         bool turned = p->rows > p->columns;
-        return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s>", need(e, "product_thin_%s", memory_name(p->elem)),
-                           turned ? p->columns : p->rows, turned ? p->rows : p->columns, p->threads, p->stages,
-                           truth(turned), truth(inner[turned]), truth(inner[!turned]));
+        return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s>",
+                           need(e, "product_thin_%s", memory_name(p->elem)), turned ? p->columns : p->rows,
+                           turned ? p->rows : p->columns, p->threads, p->stages, truth(turned), truth(inner[turned]),
+                           truth(inner[!turned]));
     }
     tile_op *load;
     bool swapped, global[2];
     for (int i = 0; i < 2; i++) global[i] = dot_operand_is_direct(e->survey, op->operands[i], &load, &swapped);
-    const char *places = arena_print(e->memory, "%s, %s, %s, %s", truth(inner[0]), truth(inner[1]), truth(global[0]),
-                                     truth(global[1]));
+    const char *places =
+        arena_print(e->memory, "%s, %s, %s, %s", truth(inner[0]), truth(inner[1]), truth(global[0]), truth(global[1]));
     const char *scale = p->scaled < 0 ? "" : p->scaled ? ", dot_scale<false>" : ", dot_scale<true>";
     if (p->kind == PRODUCT_RING)
         return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %d, %d%s>", need(e, "product_f32"), p->rows, p->columns,
@@ -57,18 +57,9 @@ static const char *product_type(emitter *e, const tile_op *op, const product *p,
                        p->across, p->threads, places, p->stages, p->chunks, scale);
 }
 
-static const char *room_for(emitter *e, int64_t bytes)
+static const char *room_name(emitter *e)
 {
-    if (!e->survey->dot_room) e->survey->dot_room = e->cuda->spread->product_room;
-    product_room(e->survey, bytes);
-    return buffer_touch(e, e->survey->dot_room);
-}
-
-/* The side of a product whose operand is a slice with a scale; -1: none is. */
-static int scaled_side(const emitter *e, const tile_op *op)
-{
-    product p;
-    return product_choose(e->survey, op, e->cuda->spread->team.threads, &p) ? p.scaled : -1;
+    return buffer_touch(e, e->cuda->spread->product_room);
 }
 
 static const char *sum_type(dtype t)
@@ -77,13 +68,13 @@ static const char *sum_type(dtype t)
 }
 
 /* The first and last position of each of m, n, k that both operands have. */
-static void put_reach(emitter *e, const tile_op *op, const matrix *left, const matrix *right, int rank,
+static void put_reach(emitter *e, const loop_product *p, const matrix *left, const matrix *right, int rank,
                       const int64_t extents[2], const char *depth)
 {
-    int scaled = scaled_side(e, op);
+    int scaled = p->product.scaled;
     dot_put_limits(e, left, right, rank, extents, depth);
     if (scaled < 0) return;
-    matrix scale = dot_scale_matrix(e, op->operands[scaled]);
+    matrix scale = dot_scale_matrix(e, p->dot->operands[scaled]);
     dot_put_limit(e, "k", &scale, scaled ? 0 : 1);
     if (scale.ok) put(e, "if (!(%s)) k_last = 0;", scale.ok);
 }
@@ -100,13 +91,13 @@ static const char *batch_test(emitter *e, const matrix *left, const matrix *righ
     return words;
 }
 
-static void put_add(emitter *e, const tile_op *op, const char *class, const char *sums, const matrix *left,
+static void put_add(emitter *e, const loop_product *p, const char *class, const char *sums, const matrix *left,
                     const matrix *right, int rank, const char *room, bool parts)
 {
-    int scaled = scaled_side(e, op);
+    int scaled = p->product.scaled;
     const char *by = "";
     if (scaled >= 0) {
-        matrix scale = dot_scale_matrix(e, op->operands[scaled]);
+        matrix scale = dot_scale_matrix(e, p->dot->operands[scaled]);
         by = arena_print(e->memory, ", {%s, %s}", scale.pointer, scale.strides[scaled ? 0 : 1]);
     }
     const char *a_row = left->strides[rank - 2], *a_column = left->strides[rank - 1];
@@ -133,19 +124,20 @@ static void put_plain(emitter *e, const tile_op *op, const matrix *left, const m
 }
 
 /* Tile by tile; the sums of each go to memory. */
-static void put_tiles(emitter *e, const tile_op *op, const product *p, const matrix *left, const matrix *right,
-                      const matrix *sum, const int64_t extents[2], bool clear)
+static void put_tiles(emitter *e, const loop_product *of, const matrix *left, const matrix *right, const matrix *sum,
+                      const int64_t extents[2], bool clear)
 {
-    tile_type type = tile_type_of(e->k, op->operands[0]);
+    const product *p = &of->product;
+    tile_type type = tile_type_of(e->k, of->dot->operands[0]);
     int rank = type.rank;
-    const char *room = room_for(e, p->room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
-    put(e, "typedef %s product;", product_type(e, op, p, left, right));
+    const char *room = room_name(e), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
+    put(e, "typedef %s product;", product_type(e, of->dot, p, left, right));
     put(e, "for (long top = 0; top < %s; top += %d)", m, p->rows);
     put(e, "    for (long left = 0; left < %s; left += %d) {", n, p->columns);
     e->depth += 2;
     put(e, "%s sums[product::COUNT];", sum_type(type.elem));
     put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
-    put_add(e, op, "product", "sums", left, right, rank, room, true);
+    put_add(e, of, "product", "sums", left, right, rank, room, true);
     put(e, "%s<product>(sums, %s, %s, top, left, %s, %s, %s, thread);", need(e, "dot_finish"), sum->pointer,
         sum->strides[rank - 2], m, n, clear ? "true" : "false");
     e->depth -= 2;
@@ -153,17 +145,16 @@ static void put_tiles(emitter *e, const tile_op *op, const product *p, const mat
 }
 
 /* The same where an operand is gathered. */
-static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const int64_t extents[2], bool clear)
+static void put_gathered(emitter *e, const loop_product *of, const matrix *sum, const int64_t extents[2], bool clear)
 {
-    const cuda_state *c = e->cuda;
-    CHECK(c->spread->team.kind == TEAM_BLOCK);
-    gather_product p = gather_choose(e->survey, op, c->spread->team.threads);
-    tile_type type = tile_type_of(e->k, op->operands[0]);
-    const char *room = room_for(e, p.room_bytes), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
+    const gather_product p = of->gather;
+    CHECK(e->cuda->spread->team.kind == TEAM_BLOCK);
+    tile_type type = tile_type_of(e->k, of->dot->operands[0]);
+    const char *room = room_name(e), *m = extent_text(e, extents[0]), *n = extent_text(e, extents[1]);
     put(e, "for (long top = 0; top < %s; top += %d)", m, p.rows);
     put(e, "    for (long left = 0; left < %s; left += %d) {", n, p.columns);
     e->depth += 2;
-    put(e, "typedef %s product;", gather_put(e, op, &p));
+    put(e, "typedef %s product;", gather_put(e, of));
     put(e, "%s sums[product::COUNT];", sum_type(type.elem));
     put(e, "for (int i = 0; i < product::COUNT; i++) sums[i] = 0;");
     put(e, "const dot_range of_a = {m_first - top, m_last - top, k_first, k_last};");
@@ -175,26 +166,26 @@ static void put_gathered(emitter *e, const tile_op *op, const matrix *sum, const
     put(e, "    }");
 }
 
-void emit_cuda_dot(emitter *e, const tile_op *op)
+void emit_cuda_dot(emitter *e, const loop_node *node)
 {
+    const tile_op *op = node->op;
+    const loop_product *of = node->product;
     value result = op->results[0];
     tile_type ta = tile_type_of(e->k, op->operands[0]), tb = tile_type_of(e->k, op->operands[1]);
     int rank = ta.rank;
     const int64_t extents[2] = {ta.dims[rank - 2], tb.dims[rank - 1]};
     matrix left = dot_operand_matrix(e, op->operands[0]), right = dot_operand_matrix(e, op->operands[1]);
-    product p;
-    bool has_product = product_choose(e->survey, op, e->cuda->spread->team.threads, &p);
     put(e, "{");
     e->depth++;
-    put_reach(e, op, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
-    if (gather_is_wanted(e->survey, op)) {
+    put_reach(e, of, &left, &right, rank, extents, extent_text(e, ta.dims[rank - 1]));
+    if (of->gathered) {
         matrix sum = dot_operand_matrix(e, result);
-        put_gathered(e, op, &sum, extents, op->operand_count < 3);
+        put_gathered(e, of, &sum, extents, op->operand_count < 3);
     } else if (e->cuda->resident[result]) {
-        CHECK(has_product);
-        e->cuda->resident[result] = product_type(e, op, &p, &left, &right);
-        put_add(e, op, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
-                &right, rank, room_for(e, p.room_bytes), false);
+        CHECK(of->has_product);
+        e->cuda->resident[result] = product_type(e, op, &of->product, &left, &right);
+        put_add(e, of, arena_print(e->memory, "product_%u", result), arena_print(e->memory, "sums_%u", result), &left,
+                &right, rank, room_name(e), false);
     } else {
         matrix sum = dot_operand_matrix(e, result);
         if (rank == 3) {
@@ -207,8 +198,8 @@ void emit_cuda_dot(emitter *e, const tile_op *op)
             right.pointer = arena_print(e->memory, "%s + batch * %s", right.pointer, right.strides[0]);
             sum.pointer = arena_print(e->memory, "%s + batch * (%s)", sum.pointer, sum.strides[0]);
         }
-        if (has_product)
-            put_tiles(e, op, &p, &left, &right, &sum, extents, op->operand_count < 3);
+        if (of->has_product)
+            put_tiles(e, of, &left, &right, &sum, extents, op->operand_count < 3);
         else
             put_plain(e, op, &left, &right, &sum, extents, op->operand_count < 3);
         if (rank == 3) {
@@ -262,8 +253,10 @@ static void put_ask_ahead(emitter *e, const tile_op *loop, const tile_type *type
     }
 }
 
-void cuda_loop_of_products(emitter *e, const tile_op *loop, const tile_op *dot, bool from_zero)
+void cuda_loop_of_products(emitter *e, const loop_node *n)
 {
+    const tile_op *loop = n->op, *dot = n->product->dot;
+    bool from_zero = n->number[0];
     tile_type type = tile_type_of(e->k, loop->results[0]);
     put(e, "{");
     e->depth++;
@@ -271,12 +264,11 @@ void cuda_loop_of_products(emitter *e, const tile_op *loop, const tile_op *dot, 
     dot_put_depth(e, loop);
     matrix left = dot_operand_matrix(e, dot->operands[0]), right = dot_operand_matrix(e, dot->operands[1]);
     matrix sum = dot_operand_matrix(e, dot->results[0]);
-    product p;
-    put_reach(e, dot, &left, &right, 2, type.dims, "depth");
-    if (gather_is_wanted(e->survey, dot))
-        put_gathered(e, dot, &sum, type.dims, from_zero);
-    else if (product_choose(e->survey, dot, e->cuda->spread->team.threads, &p))
-        put_tiles(e, dot, &p, &left, &right, &sum, type.dims, from_zero);
+    put_reach(e, n->product, &left, &right, 2, type.dims, "depth");
+    if (n->product->gathered)
+        put_gathered(e, n->product, &sum, type.dims, from_zero);
+    else if (n->product->has_product)
+        put_tiles(e, n->product, &left, &right, &sum, type.dims, from_zero);
     else
         put_plain(e, dot, &left, &right, &sum, type.dims, from_zero);
     e->depth--;

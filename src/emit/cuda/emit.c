@@ -302,29 +302,6 @@ static text phase_text(emitter *e, int phase, const char *body)
     return words;
 }
 
-/* Every line of a function says where it comes from: after a #line the compiler counts on. */
-static void keep_lines(text *functions, size_t from)
-{
-    text all = {0}, directive = {0};
-    for (const char *at = text_get(functions) + from; *at;) {
-        size_t length = strcspn(at, "\n");
-        if (!strncmp(at, "#line ", 6)) {
-            text_clear(&directive);
-            text_add_bytes(&directive, at, length);
-        } else {
-            if (directive.length) text_print(&all, "%s\n", text_get(&directive));
-            text_add_bytes(&all, at, length);
-            text_add(&all, "\n");
-        }
-        at += length + (at[length] == '\n');
-    }
-    functions->length = from;
-    functions->data[from] = 0;
-    text_add(functions, text_get(&all));
-    text_free(&all);
-    text_free(&directive);
-}
-
 /* One launch: a phase, and the next one if the launch gives it a ticket. */
 static qn_status put_launch(emitter *e, int phase, cuda_layout *layout, text *body, text *functions, qn_error *error)
 {
@@ -363,7 +340,8 @@ static qn_status put_launch(emitter *e, int phase, cuda_layout *layout, text *bo
     e->depth = 0;
     put(e, "}");
     put(e, "%s", "");
-    if (e->options->line_directives) keep_lines(functions, start);
+    /* Every line of a function says where it comes from: after a #line the compiler counts on. */
+    if (e->options->line_directives) text_repeat(functions, start, "#line ");
     text_free(&words);
     text_free(&more);
     return status;
@@ -385,9 +363,10 @@ static qn_status emit_unit(const tile_kernel *k, cuda_layout *layout, text *out,
     emit_options options = {.line_directives = target->line_directives};
     emitter e = {.k = k, .options = &options, .memory = cuda_layout_memory(layout)};
     e.name_set = map_new(e.memory);
-    e.facts = facts_compute(k, e.memory);
-    survey survey = {.k = k, .memory = e.memory, .facts = e.facts};
+    survey survey;
+    loops_survey(k, e.memory, &survey);
     e.survey = &survey;
+    e.facts = survey.facts;
     text functions = {0}, body = {0}, frame = {0};
     qn_status status = QN_OK;
     e.out = &frame;

@@ -141,15 +141,17 @@ static void put_view(emitter *e, const char *name, const gather *g, const char *
 
 /* ---- products ---- */
 
-const char *gather_put(emitter *e, const tile_op *dot, const gather_product *p)
+const char *gather_put(emitter *e, const loop_product *product)
 {
+    const tile_op *dot = product->dot;
+    const gather_product *p = &product->gather;
     gather left = gather_of(e, dot->operands[0], 0), right = gather_of(e, dot->operands[1], 1);
     dtype elem = tile_type_of(e->k, dot->operands[0]).elem;
     bool fast[2] = {is_unit(&left.axes[1]) && !is_unit(&left.axes[0]),
                     is_unit(&right.axes[1]) && !is_unit(&right.axes[0])};
     put_view(e, "gather_a", &left, " + top");
     put_view(e, "gather_b", &right, " + left");
-    const char *name = gather_is_on_units(e->survey, dot) ? "tf32" : memory_name(elem);
+    const char *name = product->on_units ? "tf32" : memory_name(elem);
     return arena_print(e->memory, "%s<%d, %d, %d, %d, %s, %s, %s, %s, %s, %s>", need(e, "product_gather_%s", name),
                        p->rows, p->columns, p->down, p->across, distance_type(&left.axes[0], p->rows),
                        distance_type(&right.axes[0], p->columns), view_type(e, &left), view_type(e, &right),

@@ -6,10 +6,9 @@
 #define QUERN_EMIT_CUDA_GATHER_H
 
 #include "emit/cuda/nest.h"
-#include "schedule/product.h"
 
 /* The views gather_a and gather_b, from line `top` of the left and line `left` of the right operand on. The class of the
  * product, with its numbers. */
-const char *gather_put(emitter *e, const tile_op *dot, const gather_product *p);
+const char *gather_put(emitter *e, const loop_product *p);
 
 #endif

@@ -18,10 +18,11 @@ typedef struct shower { /* a kernel whose phases are looked at one by one */
 static void shower_open(shower *w, const tile_kernel *k, const cuda_target *target)
 {
     arena *memory = arena_new();
-    *w = (shower){.e = {.k = k, .memory = memory}, .survey = {.k = k, .memory = memory}, .target = target};
+    *w = (shower){.e = {.k = k, .memory = memory}, .target = target};
+    loops_survey(k, memory, &w->survey);
     w->e.options = &w->options;
     w->e.name_set = map_new(memory);
-    w->e.facts = w->survey.facts = facts_compute(k, memory);
+    w->e.facts = w->survey.facts;
     w->e.survey = &w->survey;
 }
 

@@ -17,6 +17,7 @@ void cuda_put_arrays(emitter *e);
 void cuda_put_head(emitter *e, int phase, int maps, int threads, int blocks);
 /* The end of a function whose first thread has made its phases: all see them, then what roles do, which is freed. */
 void cuda_put_body(emitter *e, text *functions, text *body);
-void emit_cuda_chained(emitter *e, const loop_program *program, text *functions); /* cuda/chained.c: of such a program */
+void emit_cuda_chained(emitter *e, const loop_program *program,
+                       text *functions); /* cuda/chained.c: of such a program */
 
 #endif

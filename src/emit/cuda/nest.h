@@ -176,7 +176,7 @@ typedef struct cfold {
     bool joined;       /* its exchange was made with that of others */
 } cfold;
 cfold cuda_fold_begin(cnest *n, const sink *s);
-void cuda_fold_pairs(cnest *n, cfold *f);                /* by whole words of a kept tile, all of it done */
+void cuda_fold_pairs(cnest *n, cfold *f); /* by whole words of a kept tile, all of it done */
 void cuda_folds_join(cnest *n, cfold *folds, const int *members, int found); /* one exchange for several */
 void cuda_fold_add(cnest *n, const cfold *f, creg r);
 void cuda_fold_end(cnest *n, const cfold *f);
@@ -191,6 +191,17 @@ void print_spread_nodes(emitter *e, const loop_node *n);
 void cuda_scalar_op(emitter *e, const tile_op *op);
 const char *barrier_text(emitter *e); /* where all threads of the team meet */
 void put_barrier(emitter *e);
+
+/* cuda/dot.c: a DOT. Operands: slices of arrays (dot_operand_is_direct) or kept tiles in shared
+ * memory or scratch, row-major, named by buffer_name; the result is added into its own buffer (already holding the third
+ * operand; else the op clears it). All threads of the team call it at once; barriers around it are the caller's. */
+void emit_cuda_dot(emitter *e, const loop_node *n);
+void cuda_loop_of_products(emitter *e, const loop_node *n); /* a FOR that is one deeper product */
+/* Sums that only products of a loop add to: from their buffer to registers before it, and back. The type of them, which
+ * is known once the loop is printed, goes before both. */
+void cuda_sums(emitter *e, value result, value argument, bool load);
+void cuda_sums_type(emitter *e, value result);
+void cuda_ask_ahead(emitter *e, const tile_op *loop); /* what is loaded behind a loop of such products */
 
 /* cuda/scan.c */
 void print_scan(emitter *e, const loop_node *n);

@@ -41,16 +41,4 @@ const char *cuda_fold_step(emitter *e, fold_kind fold, dtype t, const char *a, c
  *   void report_failure(report *r, long kind, long line, long p0, long p1, long p2)
  */
 
-/* cuda/dot.c: a DOT. Operands: slices of arrays (dot_operand_is_direct) or kept tiles in shared
- * memory or scratch, row-major, named by buffer_name; the result is added into its own buffer (already holding the third
- * operand; else the op clears it). All threads of the team call it at once; barriers around it are the caller's. */
-void emit_cuda_dot(emitter *e, const tile_op *op);
-/* A FOR that is one deeper product. */
-void cuda_loop_of_products(emitter *e, const tile_op *loop, const tile_op *dot, bool from_zero);
-/* Sums that only products of a loop add to: from their buffer to registers before it, and back. The type of them, which
- * is known once the loop is printed, goes before both. */
-void cuda_sums(emitter *e, value result, value argument, bool load);
-void cuda_sums_type(emitter *e, value result);
-void cuda_ask_ahead(emitter *e, const tile_op *loop); /* what is loaded behind a loop of such products */
-
 #endif

@@ -9,6 +9,7 @@
 #include "run/compile/cache.h"
 #include "run/workbench/dump.h"
 #include "run/compile/edited.h"
+#include "passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/workbench/texts.h"
+#include "passes/passes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "run/workbench/show_graph.h"
+#include "passes/passes.h"
 
 #include <string.h>
 
