@@ -44,9 +44,9 @@ static int64_t extents_product(const lowering *l, const int *axes, int count)
 
 /* How many chunks: enough programs for the device, chunks that are worth it. It must not depend on anything but the
  * extents and the device. */
-static int64_t chunk_count(const loop *p, int64_t turns, int64_t others, int64_t least_turns)
+static int64_t chunk_count(const loop *p, int64_t turns, int64_t others, int64_t least_turns, int64_t tile)
 {
-    int64_t wanted = (int64_t)MAXIMUM(p->b->options->units, 1) * 4;
+    int64_t wanted = (int64_t)MAXIMUM(p->b->options->units, 1) * 4 * (COLUMN_BLOCK / MINIMUM(tile, COLUMN_BLOCK));
     int64_t count = wanted / MAXIMUM(others, 1);
     count = MINIMUM(count, turns / least_turns);
     return MAXIMUM(count, 1);
@@ -186,7 +186,7 @@ static qn_status wide_columns(const loop *p, lowering *l, parts *c, const int *r
     int at_once = wide_rows(p);
     int64_t turns = (l->extents[tiled] + at_once - 1) / at_once * extents_product(l, rows, row_count - 1);
     /* Programs that run all at once, eight of 128 threads on a multiprocessor: of a few more half would wait. */
-    c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 1);
+    c->part_count = chunk_count(p, turns, MAXIMUM(others / 2, 1), 1, COLUMN_BLOCK);
     if (width < WIDE_BLOCK) {
         int64_t wanted = MAXIMUM(p->b->options->units, 1) * WIDE_PROGRAMS * (WIDE_BLOCK / width) / others;
         c->part_count = MAXIMUM(MINIMUM(wanted, turns), 1);
@@ -269,6 +269,8 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         dims[0] = COLUMN_BLOCK;
         rank = 1;
     }
+    /* No wider than the axis: threads beyond its end would do all of the work for nothing. */
+    if (gpu) dims[0] = loop_width(l->extents[tiled], dims[0]);
     for (int i = 0; i < kept_count; i++) blocks[i] = 1;
     if (kept_count) blocks[kept_count - 1] = dims[1];
     int64_t tiles = (l->extents[tiled] + dims[0] - 1) / dims[0], turns = tiles * extents_product(l, rows, looped);
@@ -276,7 +278,8 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     for (int i = 0; i < kept_count; i++) others *= (l->extents[kept[i]] + blocks[i] - 1) / blocks[i];
     /* A CPU leaves each row of the tile as a part, since folding them is no more than joining them; on a GPU few programs
      * join, and many parts would keep them waiting. */
-    int64_t chunks = chunk_count(p, turns, others, 4), rows_each = kept_count && !gpu ? dims[0] : 1;
+    int64_t chunks = chunk_count(p, turns, others, 4, dims[0] * MAXIMUM(dims[1], 1)),
+            rows_each = kept_count && !gpu ? dims[0] : 1;
     int chunk_param = lower_scalar(l, "chunks", chunks);
     c.part_count = chunks * rows_each;
     parts_make_scratch(p, l, &c, kept, kept_count);
@@ -420,7 +423,7 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     if (!columns && all_rows <= ROWS_APART) return rows_apart(p, l, &c, rows, row_count, inner[0], out, error);
     /* A multiprocessor holds fewer programs of long rows; each leaves a part as long as a row. */
     int64_t longer = p->b->options->gpu ? MINIMUM(MAXIMUM(l->extents[inner[0]] / ROW_OF_QUARTER, 1), 4) : 1;
-    c.part_count = chunk_count(p, all_rows, longer, 1);
+    c.part_count = chunk_count(p, all_rows, longer, 1, COLUMN_BLOCK);
     parts_make_scratch(p, l, &c, inner, inner_count);
     value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);

@@ -12,7 +12,8 @@
 enum {
     SLOT_REGISTERS = 16,     /* words of a thread in registers when the rest is in shared memory */
     LARGEST_BOUND = 1 << 30, /* bytes of a kept tile whose length only the program knows */
-    LIGHT_PASS = 6           /* weight of passes that 32 registers are enough for */
+    LIGHT_PASS = 6,          /* weight of passes that 32 registers are enough for */
+    MANY_PLACES = 24         /* loads whose addresses take more registers than what is done with them */
 };
 
 static int64_t round_up(int64_t x, int64_t by)
@@ -67,14 +68,15 @@ int layout_live_registers(const survey *e, int number, const int *registers)
 }
 
 /* How many blocks a multiprocessor should hold: what their kept registers leave room for. */
-int layout_resident_blocks(const survey *e)
+int layout_resident_blocks(survey *e)
 {
-    const spread *c = e->spread;
+    spread *c = e->spread;
     if (c->team.kind == TEAM_GRID && c->team.share) return 2;              /* a block of each team */
     if (c->team.kind == TEAM_GRID) return c->weight <= LIGHT_PASS ? 4 : 2; /* all are there at once */
     if (!c->live_registers || !c->team.block || e->dot_room) return 1; /* the sums of a product are not counted here */
-    int early = 0, vector = 1;                                         /* of loads before their use */
+    int early = 0, vector = 1, places = 0;                             /* of loads before their use */
     for (int i = 0; i <= e->pass_number; i++) early = MAXIMUM(early, c->loads[i].early);
+    for (int i = 0; i <= e->pass_number; i++) places = MAXIMUM(places, c->loads[i].places);
     for (int i = 0; i < c->layout_count; i++) vector = MAXIMUM(vector, c->layouts[i]->vector);
     int live = c->live_registers; /* rows of 16-bit floats are packed, the vectors that come beside them are not */
     if (early && vector == 8) live = MAXIMUM(live, c->team.share);
@@ -82,7 +84,9 @@ int layout_resident_blocks(const survey *e)
     if (c->team.over && early) others += 8; /* two ways to load, and what tells them apart */
     if (early > MOST_IN_FLIGHT) /* many loads beside each other (rows of a column's sum): all are on their way */
         others = MAXIMUM(others, 24 + MAXIMUM(early * vector, MINIMUM(IN_FLIGHT, early * vector * MOST_IN_FLIGHT)));
-    int registers = (int)round_up(live + others, 8);
+    c->has_many_places = places > MANY_PLACES;
+    if (c->has_many_places) others = MAXIMUM(others, 24 + 2 * places); /* addresses wait in registers, too */
+    int registers = MINIMUM((int)round_up(live + others, 8), 255);
     return (int)MAXIMUM(MINIMUM(65536 / (registers * c->team.block), 2048 / c->team.block), 1);
 }
 

@@ -120,6 +120,7 @@ typedef struct spread {
     int group;             /* number of the group that is looked at */
     struct {               /* by pass_number: 4-byte registers of one position that loads before the others take */
         int early, direct; /* direct: into the registers of a kept tile */
+        int places;        /* loads of elements, each with an address of its own */
     } * loads;
     bool needs_broadcast;            /* a scalar atomic whose result is used, a print: thread 0 speaks for all */
     bool has_dot, has_scan, gathers; /* gathers: a product with operands that are gathered */
@@ -138,6 +139,7 @@ typedef struct spread {
     team team;
     int live_registers;   /* of kept tiles, at most at once */
     int least_blocks;     /* blocks of a multiprocessor that the registers are cut for */
+    bool has_many_places; /* ... and no more: addresses of its loads alone take most of them */
     int64_t shared_bytes; /* of a team, constant part */
     int slot_bytes;       /* of a thread, in shared memory */
 } spread;

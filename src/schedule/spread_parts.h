@@ -19,7 +19,7 @@ int layout_words_of_row(const survey *e); /* words of kept tiles that each eleme
 int layout_single_inner(const pass_layout *l);
 /* homes.c */
 int layout_live_registers(const survey *e, int number, const int *registers);
-int layout_resident_blocks(const survey *e);
+int layout_resident_blocks(survey *e);
 qn_status layout_choose_homes(survey *e, qn_error *error);
 
 #endif

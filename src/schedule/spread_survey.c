@@ -86,6 +86,7 @@ static int meet_load(nest_view *n, value v, const tile_op *op, place at)
 {
     survey *e = n->survey;
     access_view w = meet_access(n, op, at);
+    if (w.level == LEVEL_ELEMENT) n->spread->loads[e->pass_number].places++;
     if (w.level != LEVEL_ELEMENT || w.late || !n->has_inner) return w.level;
     int words = MAXIMUM(dtypes[e->k->params[op->attr.access.array].elem].size_bytes / 4, 1);
     if (e->force[v]) {

@@ -35,5 +35,7 @@ done
 for pair in k18:sort_rows k19:select_rows k20:add_numbers; do
     holds "${pair%:*} on a CPU" sh -c "'$quern' show bench/problems/level4.qn ${pair%:*} --stage fusion --device cpu | grep -q ${pair#*:}"
 done
+# five sums of windows in rows of 502, all added up: a row of a tile is a row of these, and 55 addresses stay in registers
+holds "tiles are no wider than rows" sh -c "'$quern' show bench/problems/level6.qn k57 --stage cuda --device cuda | grep -q '__launch_bounds__(128, 3) sum_mul_sum_mul_add_sum_more_phase0'"
 holds "there were functions" [ "$checked" -ge 10 ]
 finish

@@ -320,8 +320,8 @@ static qn_status put_launch(emitter *e, int phase, cuda_layout *layout, text *bo
     e->depth = 0;
     size_t start = functions->length;
     /* What is joined must not take registers that the many blocks of the phase before need. */
-    int blocks =
-        joined ? MAXIMUM(c->spread->least_blocks, MOST_THREADS / c->spread->team.block) : c->spread->least_blocks;
+    int blocks = c->spread->least_blocks;
+    if (joined && !c->spread->has_many_places) blocks = MAXIMUM(blocks, MOST_THREADS / c->spread->team.block);
     put(e, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s_phase%d(const %s_frame frame)",
         c->spread->team.block, blocks, k->name, phase, k->name);
     put(e, "{");
