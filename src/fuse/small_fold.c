@@ -131,8 +131,10 @@ int trace_small_fold(trace *t, node n, const index_map *m)
         if (!t->why) t->why = "windows of windows would be too long";
         return 0;
     }
-    int result = position ? fold_position(t, n, m, count) : fold_axes(t, n, m, 0);
+    int had = t->term_count, result = position ? fold_position(t, n, m, count) : fold_axes(t, n, m, 0);
     if (!result) return 0;
+    if (t->term_count - had > SMALL_FOLD_TERMS && !fold_is_window(t->g, t->in_memory, n))
+        return trace_fail(t, "a chain of so many terms would be too long a text");
     t->unrolled = before;
     return position ? result : trace_round(t, result, x->elem, n);
 }

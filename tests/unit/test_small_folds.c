@@ -75,6 +75,9 @@ static const char *const source =
     "  let y = reshape(stack(a, b, axis = 4), N, C, H, 2 * W)[:][:][1 : H - 2][1 : 2 * W - 1];\n"
     "  return y - sum(y, axis = {0, 2, 3}) * 1e-6;\n"
     "}\n"
+    "tensor angles(float x[B][H][N][32], float g[B][H][N][32], float h[B][H][N][32]) {\n"
+    "  return sum(g * x - h * square(x), axis = {0, 1});\n"
+    "}\n"
     "tensor line(float x[N][W], int k) { return max(window(pad(x, 4, 4, axis = 1, value = -inf), k, axis = "
     "1), axis = 2)[:][:][0]; }\n"
     "tensor heat(float u[H][W]) {\n"
@@ -553,6 +556,17 @@ TEST(sums_of_channels_go_along_memory_on_a_cpu)
     free(words);
 }
 
+/* A gradient of angles: each of 128 elements is read and multiplied, and a chain of them would be 5,000 lines. */
+TEST(chains_are_no_longer_than_a_text_should_be)
+{
+    static const char *const sizes[] = {"B=8", "H=16", "N=1024"};
+    char *text = shown("angles", "cuda", sizes, COUNT(sizes));
+    EXPECT(test_count(text, "\n") > 100 && test_count(text, "\n") < 2000);
+    free(text);
+    text = shown("middle", "tile", (const char *[]){"A=64", "B=24", "C=4096"}, 3); /* a short one is a chain */
+    EXPECT(!strstr(text, "reduce"));
+    free(text);
+}
 TEST(a_longer_window_gets_the_threads_it_needs)
 {
     static const char *const sizes[] = {"n=100000"};
@@ -694,7 +708,8 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_pool_of_four_is_a_map), CASE(few_rows_of_many_axes_are_cut), CASE(sums_of_channels_go_along_memory_on_a_cpu),
+TEST_MAIN(CASE(opened), CASE(a_pool_is_a_map), CASE(a_pool_of_four_is_a_map), CASE(few_rows_of_many_axes_are_cut),
+          CASE(sums_of_channels_go_along_memory_on_a_cpu), CASE(chains_are_no_longer_than_a_text_should_be),
           CASE(a_longer_window_gets_the_threads_it_needs), CASE(softmax_of_few_classes_keeps_its_folds),
           CASE(a_function_under_windows_is_stored), CASE(a_product_under_windows_is_stored),
           CASE(plans_tell_their_estimates), CASE(peaks_are_no_higher_than_eager), CASE(rows_in_place),
