@@ -16,6 +16,7 @@ enum {
     GATHER_STEP = 8,
     ROWS_EACH = 8,
     SHORT_STEP = 64, /* bytes of k */
+    LINE_APART = 32, /* bytes behind a line of a step */
     THIN_THREADS = 256,
     THIN_SUMS = 1024
 };
@@ -40,6 +41,7 @@ static void take_ring(const survey *e, product *p, int64_t ring_bytes)
     p->chunks = p->rows + p->columns <= 128 && !p->is_short ? 8 : 4;
     int64_t stage = (int64_t)(p->rows + p->columns) * p->chunks * 16;
     p->stages = ring_stages(e, stage, ring_bytes);
+    if (dtypes[p->elem].size_bytes == 4) stage += 2 * p->chunks * 4 * LINE_APART; /* of operands that lie across k */
     p->room_bytes = (stage + (p->scaled < 0 ? 0 : p->chunks * 16)) * p->stages;
 }
 

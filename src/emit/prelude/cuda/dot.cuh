@@ -58,8 +58,14 @@ template <int CHUNKS> INLINE int dot_place(int line, int chunk)
                                                     : 0))) *
            16;
 }
+/* Where a chunk of a step lies. Words of an operand that lies across k are read one by one, four lines below each other by eight
+ * words beside each other: 32 bytes behind each line keep the banks apart, and all places are a lane's own and constants. */
+template <class E, int CHUNKS, bool INNER> INLINE int dot_step_place(int line, int chunk)
+{
+    return INNER || sizeof(E) < 4 ? dot_place<CHUNKS>(line, chunk) : line * (CHUNKS * 16 + 32) + chunk * 16;
+}
 /* Lines and elements of a matrix to shared memory, what is outside as 0. E: unsigned short, or unsigned for 32 bits. */
-template <class E, int LINES, int CHUNKS, int THREADS, bool GLOBAL>
+template <class E, int LINES, int CHUNKS, int THREADS, bool INNER, bool GLOBAL>
 INLINE void dot_stage(unsigned char *room, const E *p, long line_stride, long stride, long line_first,
                       long line_last, long first, long last, bool whole, int thread)
 {
@@ -73,7 +79,7 @@ INLINE void dot_stage(unsigned char *room, const E *p, long line_stride, long st
             const long left =
                 line >= line_first && line < line_last ? (last - chunk * PER) * (long)sizeof(E) : 0;
             const int bytes = left < 0 ? 0 : left > 16 ? 16 : (int)left;
-            copy_async(room + dot_place<CHUNKS>(line, chunk),
+            copy_async(room + dot_step_place<E, CHUNKS, INNER>(line, chunk),
                        bytes ? p + line * line_stride + chunk * PER : p, bytes);
         }
         return;
@@ -92,7 +98,7 @@ INLINE void dot_stage(unsigned char *room, const E *p, long line_stride, long st
                 if (chunk * PER + e >= first && chunk * PER + e < last)
                     w.w[e * sizeof(E) / 4] |= (unsigned)from[e * stride] << e * sizeof(E) % 4 * 8;
         }
-        *(words4 *)(room + dot_place<CHUNKS>(line, chunk)) = w;
+        *(words4 *)(room + dot_step_place<E, CHUNKS, INNER>(line, chunk)) = w;
     }
 }
 
@@ -107,6 +113,7 @@ template <class E, int ROWS, int CHUNKS, int THREADS, bool INNER, bool GLOBAL> s
         BK = CHUNKS * PER,
         LINES = INNER ? ROWS : BK,
         ACROSS = INNER ? CHUNKS : ROWS / PER,
+        BYTES = LINES * (ACROSS * 16 + (INNER || sizeof(E) < 4 ? 0 : 32)), /* of a step */
         SHARE = (LINES * ACROSS + THREADS - 1) / THREADS,
         EVEN = GLOBAL && THREADS % ACROSS == 0 && (LINES * ACROSS) % THREADS == 0
     };
@@ -128,15 +135,15 @@ template <class E, int ROWS, int CHUNKS, int THREADS, bool INNER, bool GLOBAL> s
             const E *from = f.next;
 #pragma unroll
             for (int s = 0; s < SHARE; s++) {
-                copy_async(room + dot_place<ACROSS>(s * (THREADS / ACROSS) + thread / ACROSS, thread % ACROSS), from,
-                           16);
+                copy_async(room + dot_step_place<E, ACROSS, INNER>(s * (THREADS / ACROSS) + thread / ACROSS, thread % ACROSS),
+                           from, 16);
                 from += f.jump;
             }
         } else if (INNER) {
-            dot_stage<E, LINES, ACROSS, THREADS, GLOBAL>(room, f.p + k * f.column, f.row, f.column, range.first, range.last,
+            dot_stage<E, LINES, ACROSS, THREADS, INNER, GLOBAL>(room, f.p + k * f.column, f.row, f.column, range.first, range.last,
                                                          range.k_first - k, range.k_last - k, f.whole, thread);
         } else {
-            dot_stage<E, LINES, ACROSS, THREADS, GLOBAL>(room, f.p + k * f.column, f.column, f.row, range.k_first - k,
+            dot_stage<E, LINES, ACROSS, THREADS, INNER, GLOBAL>(room, f.p + k * f.column, f.column, f.row, range.k_first - k,
                                                          range.k_last - k, range.first, range.last, f.whole, thread);
         }
         f.next += BK * f.column;
@@ -234,6 +241,8 @@ template <int TM, int TN, int DOWN, int ACROSS, int THREADS, bool A_INNER, bool 
           bool B_GLOBAL, int STAGES, int CHUNKS, class SCALE = dot_unscaled>
 struct product_$t {
     typedef $e element;
+    typedef dot_feed<element, TM, CHUNKS, THREADS, A_INNER, A_GLOBAL> feed_a;
+    typedef dot_feed<element, TN, CHUNKS, THREADS, B_INNER, B_GLOBAL> feed_b;
     enum {
         PER = 16 / sizeof(element),
         BK = CHUNKS * PER,
@@ -241,8 +250,8 @@ struct product_$t {
         FN = TN / ACROSS / 8,
         COUNT = FM * FN * 4,
         STEPS = STAGES,
-        A_BYTES = TM * CHUNKS * 16,
-        SCALE_AT = (TM + TN) * CHUNKS * 16,
+        A_BYTES = feed_a::BYTES,
+        SCALE_AT = (int)feed_a::BYTES + (int)feed_b::BYTES,
         STEP_BYTES = SCALE_AT + BK * SCALE::BYTES,
         OWNERS = DOWN * ACROSS * 32, /* threads with a share of the result */
         TURNS = THREADS / OWNERS,
@@ -251,8 +260,6 @@ struct product_$t {
     };
     typedef float sum;
     typedef SCALE scale;
-    typedef dot_feed<element, TM, CHUNKS, THREADS, A_INNER, A_GLOBAL> feed_a;
-    typedef dot_feed<element, TN, CHUNKS, THREADS, B_INNER, B_GLOBAL> feed_b;
     INLINE bool works(int thread)
     {
         return thread < OWNERS;
@@ -312,6 +319,9 @@ struct product_$t {
 template <int TM, int TN, int TY, int TX, bool A_INNER, bool B_INNER, bool A_GLOBAL, bool B_GLOBAL, int STAGES,
           int CHUNKS, class SCALE = dot_unscaled>
 struct product_f32 {
+    typedef unsigned element;
+    typedef dot_feed<element, TM, CHUNKS, TY * TX, A_INNER, A_GLOBAL> feed_a;
+    typedef dot_feed<element, TN, CHUNKS, TY * TX, B_INNER, B_GLOBAL> feed_b;
     enum {
         THREADS = TY * TX,
         BK = CHUNKS * 4,
@@ -324,15 +334,12 @@ struct product_f32 {
         STEPS = STAGES,
         OWNERS = THREADS,
         BUSY = THREADS,
-        A_BYTES = TM * CHUNKS * 16,
-        SCALE_AT = (TM + TN) * CHUNKS * 16,
+        A_BYTES = feed_a::BYTES,
+        SCALE_AT = (int)feed_a::BYTES + (int)feed_b::BYTES,
         STEP_BYTES = SCALE_AT + BK * SCALE::BYTES
     };
     typedef float sum;
     typedef SCALE scale;
-    typedef unsigned element;
-    typedef dot_feed<element, TM, CHUNKS, THREADS, A_INNER, A_GLOBAL> feed_a;
-    typedef dot_feed<element, TN, CHUNKS, THREADS, B_INNER, B_GLOBAL> feed_b;
     INLINE bool works(int) { return true; }
     /* A warp is 4 threads down and 8 across where that fits: what it reads of both operands is least then. */
     static constexpr bool SQUARE = TX % 8 == 0 && TY % 4 == 0;
@@ -354,7 +361,7 @@ struct product_f32 {
 #pragma unroll
                 for (int j = 0; j < R; j += V) {
                     const int at = (j / V * APART + first) * V;
-                    const unsigned char *const from = tile + dot_place<ROWS / 4>(chunk * 4 + i, at / 4) + at % 4 * 4;
+                    const unsigned char *const from = tile + dot_step_place<unsigned, ROWS / 4, false>(chunk * 4 + i, at / 4) + at % 4 * 4;
                     if (V == 4) {
                         const words4 w = *(const words4 *)from;
 #pragma unroll

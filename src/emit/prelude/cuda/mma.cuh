@@ -157,7 +157,7 @@ INLINE void load_turned_tf32(unsigned *r, const unsigned char *tile, int k, int 
     for (int i = 0; i < 4; i++) {
         const int p = k + (K_HIGH ? i / 2 : i % 2) * 4 + lane % 4,
                   at = row + (K_HIGH ? i % 2 : i / 2) * 8 + lane / 4;
-        r[i] = *(const unsigned *)(tile + dot_place<ROWS / 4>(p, at / 4) + at % 4 * 4);
+        r[i] = *(const unsigned *)(tile + dot_step_place<unsigned, ROWS / 4, false>(p, at / 4) + at % 4 * 4);
     }
 }
 /* Rounded to tf32, perhaps after each was multiplied with the number that belongs to its step of k. */
