@@ -119,14 +119,14 @@ def graph_of(function, sets):
     return graph, calls, kept
 
 
-def lora(name):
+def lora(name, sizes=SIZES):
     act = ACTS[name]
     if with_quern:
         import quern
 
         module = quern.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kernels", "lora.qn"))
     rows = []
-    for n in SIZES:
+    for n in sizes:
         m = n * n // 4
 
         def end(x, bias, y, act=act):
@@ -147,7 +147,7 @@ def lora(name):
             assert worst < 1e-5, f"{form} {name} {m} x {n} differs by {worst}"
         rows.append((m, n, sets, forms))
     yield
-    if name == "relu" or only_act:
+    if sizes[0] == SIZES[0] and (name == "relu" or only_act):
         print(f"{'act':8s} {'M x N':>16s}" + "".join(f"{form:>12s}" for form in FORMS) + ("   calls  graphs" if with_quern and compiles else ""))
     for m, n, sets, forms in rows:
         with alone():
@@ -325,7 +325,9 @@ def jobs():
         if word not in WORKLOADS:
             sys.exit(f"model_peers.py: no workload `{word}`; there are {', '.join(WORKLOADS)} (--help)")
         if word == "lora":
-            found += [(word, (act,)) for act in ACTS if only_act in ("", act)]
+            acts = [act for act in ACTS if only_act in ("", act)]
+            parts = [SIZES[i : i + 3] for i in range(0, len(SIZES), 3)] if together else [SIZES]
+            found += [(word, (act, part)) for act in acts for part in parts]
         elif word in ("layer", "lookup"):
             found.append((word, ()))
         elif left:

@@ -82,7 +82,7 @@ int layout_resident_blocks(survey *e)
     if (early && vector == 8) live = MAXIMUM(live, c->team.share);
     int others = live >= 2 * ROW_REGISTERS ? 16 + early * vector : c->team.block >= 512 ? 32 : 40;
     if (c->team.over && early) others += 8; /* two ways to load, and what tells them apart */
-    if (early > MOST_IN_FLIGHT) /* many loads beside each other (rows of a column's sum): all are on their way */
+    if (early >= MOST_IN_FLIGHT) /* many loads beside each other (rows of a column's sum): all are on their way */
         others = MAXIMUM(others, 24 + MAXIMUM(early * vector, MINIMUM(IN_FLIGHT, early * vector * MOST_IN_FLIGHT)));
     c->has_many_places = places > MANY_PLACES;
     if (c->has_many_places) others = MAXIMUM(others, 24 + 2 * places); /* addresses wait in registers, too */
