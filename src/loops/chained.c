@@ -123,6 +123,7 @@ static void softmax_steps(chained_builder *b, bool masked, int which)
     chained_add(b, LOOP_MATRIX, NULL, LOOPS_SCORE, 0);
     multiply_values(b);
     chained_add(b, LOOP_SUMS_ADD, NULL, 0, 0);
+    chained_truths(b);
     chained_add(b, LOOP_MATRIX_WAIT, NULL, 1, LOOPS_SCORES);
     free_stage(b, c->products[0].moving);
     chained_softmax(b);
@@ -171,6 +172,7 @@ static void build_softmax(chained_builder *b)
     loop_node **behind = chained_open(b, first);
     chained_add(b, LOOP_WAIT, NULL, 0, keys);
     chained_add(b, LOOP_MATRIX, NULL, LOOPS_SCORE, 0);
+    chained_truths(b);
     chained_add(b, LOOP_MATRIX_WAIT, NULL, 0, LOOPS_SCORES);
     free_stage(b, keys);
     b->masked = true;
@@ -235,6 +237,7 @@ static void build_plain(chained_builder *b)
         waited[moving] = true;
         chained_add(b, LOOP_MATRIX, NULL, LOOPS_SCORE, i);
     }
+    chained_truths(b);
     chained_add(b, LOOP_MATRIX_WAIT, NULL, c->product_count - 1, LOOPS_SCORES);
     if (!c->drained) chained_add(b, LOOP_RELEASE, NULL, LOOPS_BEFORE, LOOPS_FIXED);
     add_weights(b, false);
@@ -355,6 +358,7 @@ loop_program loops_chained(const chained *c, arena *memory)
     b.known = ARENA_ARRAY(memory, bool, count);
     b.rows = ARENA_ARRAY(memory, bool, count);
     b.folded = ARENA_ARRAY(memory, bool, count);
+    b.truths = ARENA_ARRAY(memory, bool, count);
     build_fill(&b);
     build_multiply(&b);
     return p;

@@ -18,6 +18,7 @@ typedef struct chained_builder {
     bool *known;      /* by value: computed in the pass at hand */
     bool *rows;       /* by value: one number a fixed row, which stands already */
     bool *folded;     /* by value: a fold that has been done */
+    bool *truths;     /* by value: truths of the step's scores, one bit each, that stand already */
 } chained_builder;
 
 /* chained.c */
@@ -30,6 +31,7 @@ void chained_close(chained_builder *b, loop_node **behind);
 void chained_begin_pass(chained_builder *b);
 void chained_need(chained_builder *b, value v);          /* all that its element is computed from, each once a pass */
 void chained_row(chained_builder *b, const tile_op *op); /* one number a fixed row */
+void chained_truths(chained_builder *b);                 /* drawn ones, which need no product */
 void chained_softmax(chained_builder *b);                /* between the products of a step with folds */
 void chained_weights(chained_builder *b, bool late);     /* a pass without folds */
 

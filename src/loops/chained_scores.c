@@ -122,7 +122,7 @@ static void need_virtual(chained_builder *b, value v)
     const tile_kernel *k = b->c->kernel;
     const tile_op *op = tile_def(k, v);
     loop_element *element;
-    if (b->known[v] || chained_is_place(b->c, v)) return;
+    if (b->known[v] || b->truths[v] || chained_is_place(b->c, v)) return;
     if (op->code == OP_BROADCAST || op->code == OP_RESHAPE) {
         chained_need(b, op->operands[0]);
         return;
@@ -263,6 +263,52 @@ static void add_scalars_of_step(chained_builder *b)
         if (!tile_type_of(b->c->kernel, body->ops[i]->results[0]).rank && body->ops[i]->code != OP_CONST)
             chained_add(b, LOOP_LET, body->ops[i], LOOPS_SCALAR, 0);
     if (b->masked && b->c->condition_count) chained_add(b, LOOP_EDGES, NULL, 0, 0);
+}
+
+/* Is it made of random words? */
+static bool is_drawn(const chained *c, value v, int *ways)
+{
+    const tile_op *op = tile_def(c->kernel, v);
+    if (!op || --*ways < 0) return false;
+    if (op->code == OP_PHILOX) return true;
+    for (int i = 0; i < op->operand_count; i++)
+        if (is_drawn(c, op->operands[i], ways)) return true;
+    return false;
+}
+
+/* Does something else than another truth take it? */
+static bool is_taken(const chained *c, value v)
+{
+    const tile_block *body = c->loop->regions[0];
+    for (int i = 0; i + 1 < body->op_count; i++)
+        for (int o = 0; o < body->ops[i]->operand_count; o++)
+            if (body->ops[i]->operands[o] == v && !chained_is_truth(c, body->ops[i]->results[0])) return true;
+    return false;
+}
+
+/* A random word takes as long as a step's whole softmax does for a score, and many at once more registers than there are: a few
+ * after the other while the products run, of which a bit each is left. */
+void chained_truths(chained_builder *b)
+{
+    const chained *c = b->c;
+    const tile_block *body = c->loop->regions[0];
+    bool masked = b->masked;
+    for (int i = 0; i + 1 < body->op_count; i++) {
+        const tile_op *op = body->ops[i];
+        value v = op->result_count ? op->results[0] : 0;
+        int ways = TILE_MOST_WAYS;
+        if (!v || !chained_is_truth(c, v) || chained_kind_of(c, v) != CHAINED_SCORE || !is_drawn(c, v, &ways) ||
+            !is_taken(c, v))
+            continue;
+        b->truths[v] = b->masked = false;
+        loop_node **behind = chained_open(b, chained_add(b, LOOP_TRUTHS, op, 0, 0));
+        add_scalars_of_step(b);
+        chained_begin_pass(b);
+        chained_need(b, v);
+        chained_close(b, behind);
+        b->truths[v] = true;
+    }
+    b->masked = masked;
 }
 
 void chained_softmax(chained_builder *b)

@@ -147,7 +147,7 @@ static node drop(qn_tape *tape, node n, double p)
     if (p == 0) return n;
     if (p == 1) return tensor_number(g, n, 0);
     shape s = *tensor_shape(g, n);
-    node kept = tensor_scalar(g, OP_GE, tensor_uniform(tape, &s), p, false);
+    node kept = tensor_kept(tape, &s, p);
     node scaled = tensor_scalar(g, OP_MUL, n, 1 / (1 - p), false);
     return graph_select(g, kept, scaled, tensor_number(g, scaled, 0));
 }

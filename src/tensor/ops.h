@@ -75,6 +75,7 @@ qn_tensor tensor_attention(qn_tensor q, qn_tensor k, qn_tensor v, qn_tensor mask
 /* random.c: words of random bits, u32, one for each element; advances the tape's state. */
 bool tensor_random(qn_tape *tape, const shape *s, int count, node *words);
 node tensor_uniform(qn_tape *tape, const shape *s); /* f32 in [0, 1) */
+node tensor_kept(qn_tape *tape, const shape *s, double p); /* truths: such a number is at least p; compared as whole numbers */
 
 /* create.c: starts a call that makes a tensor of this shape; false with the error recorded. */
 bool tape_begin_new(qn_tape *tape, const char *op, qn_dtype type, qn_shape extents, shape *s);

@@ -99,6 +99,29 @@ bool tensor_random(qn_tape *tape, const shape *s, int count, node *words)
     return true;
 }
 
+/* The least word whose number in (0, 1] is not below `bound`; 2^32: none is. */
+static uint64_t least_word(float bound)
+{
+    uint64_t low = 0, high = (uint64_t)1 << 32;
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        bool below = (float)middle * 0x1p-32f + 0x1p-33f < bound;
+        *(below ? &low : &high) = below ? middle + 1 : middle;
+    }
+    return low;
+}
+
+node tensor_kept(qn_tape *tape, const shape *s, double p)
+{
+    graph *g = tape->graph;
+    uint64_t first = least_word((float)p), end = least_word(1); /* from there on ones, which are zeros */
+    node word;
+    if (!tensor_random(tape, s, 1, &word)) return 0;
+    node from = graph_full(g, DT_U32, s, (number){.i = (int64_t)MINIMUM(first, UINT32_MAX)});
+    node count = graph_full(g, DT_U32, s, (number){.i = first < end ? (int64_t)(end - first) : 0});
+    return graph_binary(g, OP_LT, graph_binary(g, OP_SUB, word, from), count);
+}
+
 /* word * scale + scale / 2 */
 static node unit(graph *g, node word, double scale)
 {

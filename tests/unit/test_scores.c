@@ -393,6 +393,11 @@ TEST(dropout_runs_on_the_matrix_units)
     EXPECT(test_count(text_get(&out), "chained products") == 3);
     EXPECT(test_count(text_get(&out), "schedule ") == 4);
     text_free(&out);
+    options.stage = "cuda"; /* a bit each, drawn while products run */
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/dropped.qn", "dropped", &options, add_words, &out, &error) == QN_OK);
+    EXPECT(test_count(text_get(&out), " = philox_u32(") == test_count(text_get(&out), "_bits[word] = all;"));
+    EXPECT(test_count(text_get(&out), "_bits[word] = all;") >= 3);
+    text_free(&out);
 }
 
 /* Weights that are wanted themselves are stored, and right. */

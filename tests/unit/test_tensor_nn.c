@@ -266,6 +266,19 @@ TEST(random_moments)
     double other = 0;
     for (int i = 0; i < count; i++) other += x[i] != 0;
     EXPECT(other / count > 0.3);
+    /* What is kept is what uniform numbers of the same draw say, though whole numbers are compared. */
+    const double shares[] = {0.1, 0.5, 1e-12, 0.999, 1 - 1e-9};
+    for (int p = 0; p < COUNT(shares); p++) {
+        qn_seed(tape, 5);
+        qn_tensor drawn = qn_rand(tape, QN_F32, QN_SHAPE(128, 128));
+        EXPECT(tensor_values(drawn, x, count) == count);
+        qn_seed(tape, 5);
+        double kept[128 * 128];
+        EXPECT(tensor_values(qn_dropout(qn_ones(tape, QN_F32, QN_SHAPE(128, 128)), shares[p]), kept, count) == count);
+        int wrong = 0;
+        for (int i = 0; i < count; i++) wrong += (kept[i] != 0) != ((float)x[i] >= (float)shares[p]);
+        EXPECT(!wrong);
+    }
     tape_close();
 }
 

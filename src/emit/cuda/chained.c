@@ -191,6 +191,7 @@ static void print_node(chained_printer *p, const loop_node *n)
     case LOOP_SUMS_ADD: put(e, p->c->folds || p->c->drained ? "add = 1;" : "before = stage, add = 1;"); break;
     case LOOP_RELEASE: chained_print_release(p, n); break;
     case LOOP_EDGES: chained_print_edges(p); break;
+    case LOOP_TRUTHS: chained_print_truths(p, n); break;
     case LOOP_PASS: chained_print_pass(p, n); break;
     case LOOP_PAIRS: chained_print_pairs(p, n); break;
     case LOOP_FOLD_BEGIN: chained_print_fold_begin(p, n); break;
@@ -247,6 +248,7 @@ void emit_cuda_chained(emitter *e, const loop_program *program, text *functions)
     e->survey->uses = ARENA_ARRAY(e->memory, int, count);
     arrays_forget(e);
     p.rows = ARENA_ARRAY(e->memory, bool, count);
+    p.truths = ARENA_ARRAY(e->memory, bool, count);
     p.end = emit_name(e, c->loop->operands[1]);
     e->out = &body;
     e->depth = 2;

@@ -17,6 +17,7 @@ typedef struct chained_printer {
     bool late;       /* of the first product's scores only the cut is left */
     const char *end; /* of this group's steps */
     bool *rows;      /* by value: an array of two that was declared */
+    bool *truths;    /* by value: registers of a bit for each score that were declared */
 } chained_printer;
 
 /* cuda/chained.c */
@@ -27,6 +28,7 @@ const char *chained_element(chained_printer *p, value v); /* the expression of t
 void chained_print_let(chained_printer *p, const loop_node *n);
 void chained_print_load(chained_printer *p, const loop_node *n);
 void chained_print_edges(chained_printer *p);
+void chained_print_truths(chained_printer *p, const loop_node *n);
 void chained_print_pass(chained_printer *p, const loop_node *n);
 void chained_print_pairs(chained_printer *p, const loop_node *n);
 void chained_print_fold_begin(chained_printer *p, const loop_node *n);

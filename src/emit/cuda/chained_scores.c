@@ -82,6 +82,7 @@ const char *chained_element(chained_printer *p, value v)
     const chained *c = p->c;
     if (v == c->products[0].dot->results[0] || (p->late && v == c->cut)) return "scores[x]";
     if (c->product_count > 1 && v == c->products[1].dot->results[0]) return "more[x]";
+    if (p->truths[v]) return arena_print(e->memory, "(%s_bits[x / 32] >> x %% 32 & 1)", emit_name(e, v));
     for (int i = 0; i < c->sum_count; i++)
         if (v == c->loop->results[c->sums[i].carried]) return arena_print(e->memory, "sums%d[x]", i);
     for (int i = 0; i < c->vector_count; i++)
@@ -233,6 +234,42 @@ void chained_print_load(chained_printer *p, const loop_node *n)
 }
 
 /* ---- passes over the scores ---- */
+
+/* Eight at once: enough that none waits for itself. */
+void chained_print_truths(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    value v = n->op->results[0];
+    const loop_node *body = n->body;
+    int count = p->c->columns / 2;
+    p->truths[v] = false;
+    put(e, "unsigned %s_bits[%d];", emit_name(e, v), (count + 31) / 32);
+    put(e, "{");
+    e->depth++;
+    for (; body && body->code == LOOP_LET && body->number[0] == LOOPS_SCALAR; body = body->next) chained_print_let(p, body);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int word = 0; word < %d; word++) {", (count + 31) / 32);
+    e->depth++;
+    put(e, "unsigned all = 0;");
+    text_add(e->out, "#pragma unroll 1\n");
+    put(e, "for (int part = 0; part < (word < %d ? 32 : %d); part += 8) {", count / 32, count % 32);
+    e->depth++;
+    put(e, "unsigned bits = 0;");
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int i = 0; i < 8; i++) {");
+    e->depth++;
+    put(e, "const int h = i / 2 %% 2, column = (word * 32 + part) * 2 + i / 4 * 8 + lane %% 4 * 2 + i %% 2;");
+    put(e, "(void)h, (void)column;");
+    chained_print_nodes(p, body);
+    put(e, "bits |= (unsigned)(%s) << i;", chained_element(p, v));
+    for (int depth = 0; depth < 4; depth++) {
+        if (depth == 1) put(e, "all |= bits << part;");
+        if (depth == 2) put(e, "%s_bits[word] = all;", emit_name(e, v));
+        e->depth--;
+        put(e, "}");
+    }
+    p->truths[v] = true;
+}
 
 void chained_print_pass(chained_printer *p, const loop_node *n)
 {
