@@ -18,7 +18,8 @@ enum {
     MOST_MOVES = 32,
     CHUNK_BYTES = 16,   /* of channels that are copied at once, and 128 where there are as many */
     LEAST_LINES = 64,   /* of the other operand: below, tiles are mostly empty */
-    GAIN_RATE = 300000, /* multiplications a ns: of what the product takes longer where warps gather */
+    GAIN_RATE = 300000, /* multiplications a ns: of what the product takes longer where warps gather ... */
+    WORDS_RATE = 80000, /* ... words: one load each */
     KEEP_NUMBER = 6000  /* tells these copies from others of the same node */
 };
 
@@ -128,7 +129,7 @@ static node with_channels_last(graph *g, const fuse_leaf *leaves, int leaf_count
         lies_last(g, leaves, leaf_count, image, channels))
         return 0;
     double copy_ns = cost_of_bytes(options, 2.0 * (double)graph_size_bytes(g, image), 0, 1).time_ns;
-    if (work_of(g, dot) / GAIN_RATE < copy_ns) return 0;
+    if (work_of(g, dot) / (x.elem == DT_F32 ? WORDS_RATE : GAIN_RATE) < copy_ns) return 0;
     for (int k = 0, n = 0; k < rank; k++)
         if (k != channels) axes[n++] = k;
     axes[rank - 1] = channels;

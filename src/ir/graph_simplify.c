@@ -47,6 +47,7 @@ static const struct rule_entry {
     {"slice of expand", rule_slice_expand, GRAPH_SLICE, false},
     {"slice of pad", rule_slice_pad, GRAPH_SLICE, false},
     {"slice of concat", rule_slice_concat, GRAPH_SLICE, false},
+    {"slice of moved windows", rule_slice_windows, GRAPH_SLICE, false},
     {"pad that only cuts", rule_pad_cut, GRAPH_PAD, false},
     {"pad of pad", rule_pad_pad, GRAPH_PAD, false},
     {"window of one", rule_window_one, GRAPH_WINDOW, false},

@@ -52,6 +52,7 @@ RULE(rule_slice_slice);
 RULE(rule_slice_expand);
 RULE(rule_slice_pad);
 RULE(rule_slice_concat);
+RULE(rule_slice_windows); /* graph_simplify_cut.c */
 RULE(rule_pad_cut);
 RULE(rule_pad_pad);
 RULE(rule_window_one);

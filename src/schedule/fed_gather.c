@@ -8,7 +8,14 @@
  */
 #include "schedule/fed.h"
 
-enum { MOST_OPS = 32, MOST_ROWS = 16, CHUNK_BYTES = 16, MOST_WORDS = 32 /* of a thread and a step */ };
+enum {
+    MOST_OPS = 32,
+    MOST_ROWS = 16,
+    CHUNK_BYTES = 16,
+    MOST_WORDS = 32, /* of a thread and a step */
+    LEAST_LINES = 8,
+    NEAR_LINES = 4 /* elements between lines that lanes may still stay at: places of k are handed round less often */
+};
 
 static bool op_is_arithmetic(const tile_op *op)
 {
@@ -135,17 +142,26 @@ static bool goes_by_chunk(const schedule *s)
     return k->stride[last] == 1;
 }
 
+/* Are the elements of neighbouring lines neighbours, or nearly? */
+static bool lies_near(const tile_param *p, const sched_gather *g)
+{
+    const axis_digits *lines = &p->digits->axes[g->tile_axis];
+    int64_t step = lines->stride[lines->count - 1];
+    return step >= 1 && step <= NEAR_LINES && (lines->count == 1 || lines->extent[lines->count - 1] >= LEAST_LINES);
+}
+
 bool fed_choose_gather(fed_work *w)
 {
     sched_gather *g = &w->s->gather;
-    int size = w->s->choice.tile[g->side], lines = g->along_k ? size : w->s->choice.tile[2];
     const tile_param *p = &w->s->kernel->params[g->load->attr.access.array];
     bool plain = fed_gather_is_plain(w->s);
     g->rounds = !w->s->turns;
     if (g->rounds && !plain) return fed_refuse(w, "an operand of other than 16 bits is gathered and computed");
+    g->by_chunk = plain && (g->rounds || dtypes[p->elem].size_bytes == 2) && goes_by_chunk(w->s);
+    if (g->rounds && !g->by_chunk && lies_near(p, g)) g->along_k = false;
+    int size = w->s->choice.tile[g->side], lines = g->along_k ? size : w->s->choice.tile[2];
     g->warp_lines = lines / w->s->fill.warps;
     g->boxes = g->along_k ? 1 : size / (SCHED_LINE_BYTES / (g->rounds ? 4 : 2));
-    g->by_chunk = plain && (g->rounds || dtypes[p->elem].size_bytes == 2) && goes_by_chunk(w->s);
     g->rows = g->warp_lines * g->boxes / (g->by_chunk ? 4 : g->rounds ? 1 : 2);
     if (g->rows * (g->by_chunk && g->rounds ? 4 : 1) > (g->rounds ? MOST_WORDS : MOST_ROWS) || g->rows < 1)
         return fed_refuse(w, "its tile has more lines than the warps that gather can share out");

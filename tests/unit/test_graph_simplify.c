@@ -160,6 +160,13 @@ static const rule_case cases[] = {
      "%1 = leaf 1 : f32[2, 6]\n%2 = leaf 2 : f32[2, 5]\n%3 = concat %1, %2 axis 1 : f32[2, 11]\n"
      "%4 = slice %3 start (1, 10) step (1, -2) : f32[1, 3]\nreturn %4",
      "%1 = leaf 1 : f32[2, 5]\n%2 = slice %1 start (1, 4) step (1, -2) : f32[1, 3]\nreturn %2"},
+    {"slice of moved windows", EXACT,
+     "%1 = leaf 1 : f32[4, 3]\n%2 = pad %1 start (2, 0) step (1, 1) fill 0 : f32[8, 3]\n%3 = reshape %2 : f32[24]\n"
+     "%4 = window %3 axis 0 size 3 stride 3 dilation 4 : f32[6, 3]\n%5 = reduce sum %4 axes (1) : f32[6, 1]\n"
+     "%6 = reshape %5 : f32[6]\n%7 = slice %6 start (1) step (1) : f32[4]\nreturn %7",
+     "%1 = leaf 1 : f32[4, 3]\n%2 = pad %1 start (1, 0) step (1, 1) fill 0 : f32[6, 3]\n%3 = reshape %2 : f32[18]\n"
+     "%4 = window %3 axis 0 size 3 stride 3 dilation 4 : f32[4, 3]\n%5 = reduce sum %4 axes (1) : f32[4, 1]\n"
+     "%6 = reshape %5 : f32[4]\nreturn %6"},
     {"pad that only cuts", EXACT, "%1 = leaf 1 : f32[6]\n%2 = pad %1 start (-1) step (1) fill 0 : f32[3]\nreturn %2",
      "%1 = leaf 1 : f32[6]\n%2 = slice %1 start (1) step (1) : f32[3]\nreturn %2"},
     {"pad of pad", EXACT,

@@ -30,14 +30,20 @@ static void put_ask(emitter *e, const schedule *s, int buffer, const char *k)
     else
         put(e, "const %s walk = k_place(%s + filler * %d + lane %% %d);", type, k, g->warp_lines, g->warp_lines);
     text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int row = 0; row < %d; row++)", g->rows);
-    if (g->by_chunk)
+    put(e, "for (int row = 0; row < %d; row++)%s", g->by_chunk || g->along_k ? g->rows : g->warp_lines,
+        g->by_chunk || g->along_k ? "" : " {");
+    if (g->by_chunk) {
         put(e, "    gather_take4(raw[%d][row], gather_base, lines[row], here, gather_extents);", buffer);
-    else if (g->along_k)
+    } else if (g->along_k) {
         put(e, "    gather_take(raw[%d][row], gather_base, gather_pass(walk, row), here, gather_extents);", buffer);
-    else
-        put(e, "    gather_take(raw[%d][row], gather_base, lines[row / %d], gather_pass(walk, row %% %d), gather_extents);",
-            buffer, g->warp_lines, g->warp_lines);
+    } else { /* a place is handed round once for all lines of a lane */
+        put(e, "    const %s here = gather_pass(walk, row);", type);
+        text_add(e->out, "#pragma unroll\n");
+        put(e, "    for (int box = 0; box < %d; box++)", g->boxes);
+        put(e, "        gather_take(raw[%d][box * %d + row], gather_base, lines[box], here, gather_extents);", buffer,
+            g->warp_lines);
+        put(e, "}");
+    }
     e->depth--;
     put(e, "}");
 }
