@@ -63,12 +63,20 @@ typedef enum loop_form {
     LOOPS_QUOTIENT,
     LOOPS_SAME,
     LOOPS_TABLE,
-    LOOPS_TABLE_PAIR
+    LOOPS_TABLE_PAIR,
+    /* of spreads, in number[1]: 1 + tanh(x) as a sigmoid; x with its running scale; a position beside a scalar; (x + below) / factor
+     * or its remainder, x a scalar; the select of a window that has the other value outside already */
+    LOOPS_ONE_PLUS_TANH,
+    LOOPS_SCALED,
+    LOOPS_PLACE_TEST,
+    LOOPS_SPLIT_QUOTIENT,
+    LOOPS_PADDED
 } loop_form;
 
 typedef struct
     loop_element { /* LET: above. FOLD: x where the conditions hold, else nothing; FOLD_END: times the factor */
     value x, below;
+    const struct place *at; /* of below, in a spread */
     double factor;
     unsigned conditions; /* bits of chained.conditions */
 } loop_element;
@@ -94,7 +102,7 @@ typedef struct loop_node {
         const struct loop_product *product; /* DOT, PRODUCTS */
         const int *sinks;                   /* FOLD_JOIN: numbers of the pass's sinks */
         const struct item *items;           /* of a worker (loops/worker.h): what was planned */
-        const loop_element *element;        /* of chained products: LET, FOLD, FOLD_END; or NULL */
+        const loop_element *element;        /* LET; of chained products FOLD, FOLD_END; or NULL */
     };
     struct loop_node *other;          /* IF: the other arm; WHILE: its body, behind the test */
     struct loop_node *before, *after; /* FOR: sums of products to registers, and back */

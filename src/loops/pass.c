@@ -152,7 +152,35 @@ static bool window_fills(const pass_builder *n, const tile_op *select, place at)
     return window_of(&n->view, load, &of, &offset) != NULL;
 }
 
-static int build_elementwise(pass_builder *n, value v, const tile_op *op, place at)
+/* (scalar + small) / constant and its remainder, which places behind reshapes are made of: those of 64 bits once for all, of
+ * what is left of the scalar and the small numbers those of 32. NULL: it is something else, or the sum alone is kept. */
+static const loop_element *split_quotient(const pass_builder *n, value v, const tile_op *op, place at)
+{
+    const int64_t small = 1 << 30, large = (int64_t)1 << 60;
+    const survey *e = n->b->survey;
+    if ((op->code != OP_DIV && op->code != OP_MOD) || tile_type_of(e->k, v).elem != DT_I64 || !e->facts) return NULL;
+    const tile_op *sum = tile_def(e->k, op->operands[0]);
+    integer_fact by = facts_of(e->facts, op->operands[1]), of = facts_of(e->facts, op->operands[0]);
+    if (!sum || sum->code != OP_ADD || by.low != by.high || by.low <= 0 || by.low >= small || of.high <= INT32_MAX)
+        return NULL;
+    for (int side = 0; side < 2; side++) {
+        value whole = sum->operands[side], part = sum->operands[!side];
+        const tile_op *spread = tile_def(e->k, whole);
+        if (spread && spread->code == OP_BROADCAST) whole = spread->operands[0];
+        integer_fact x = facts_of(e->facts, whole), rest = facts_of(e->facts, part);
+        if (tile_type_of(e->k, whole).rank || x.low < 0 || x.high > large || rest.low < 0 || rest.high >= small)
+            continue;
+        place inner = place_of_operand(e, op, 0, &at), own = place_of_operand(e, sum, !side, &inner);
+        if (tile_type_of(e->k, part).rank && !view_met(&n->view, part, &own)) continue;
+        loop_element *out = ARENA_NEW(n->b->memory, loop_element);
+        *out = (loop_element){.x = whole, .below = part, .at = keep_place(n->b, own), .factor = (double)by.low};
+        return out;
+    }
+    return NULL;
+}
+
+/* What it is computed from; how is left in `how`. */
+static int build_elementwise(pass_builder *n, value v, const tile_op *op, place at, loop_node *how)
 {
     survey *e = n->b->survey;
     int tanh;
@@ -160,14 +188,26 @@ static int build_elementwise(pass_builder *n, value v, const tile_op *op, place 
     if (is_one_plus_tanh(e, op, &tanh)) {
         place inner = place_of_operand(e, op, tanh, &at);
         const tile_op *of = tile_def(e->k, op->operands[tanh]);
+        how->number[1] = LOOPS_ONE_PLUS_TANH;
         return build_value(n, of->operands[0], place_of_operand(e, of, 0, &inner));
     }
     if (online_is_scaled(&n->view, v, op) &&
-        build_value(n, op->operands[1], place_of_operand(e, op, 1, &at)) <= LEVEL_ROW)
+        build_value(n, op->operands[1], place_of_operand(e, op, 1, &at)) <= LEVEL_ROW) {
+        how->number[1] = LOOPS_SCALED;
         return read_kept(n, op->operands[0], place_of_operand(e, op, 0, &at));
-    if (place_test_look(&n->view, op, at, &test)) return axis_level(&n->view, test.axis);
-    if (window_fills(n, op, at)) return build_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
-    return build_operands(n, op, at);
+    }
+    if (place_test_look(&n->view, op, at, &test)) {
+        how->number[1] = LOOPS_PLACE_TEST;
+        return axis_level(&n->view, test.axis);
+    }
+    if (window_fills(n, op, at)) {
+        how->number[1] = LOOPS_PADDED;
+        return build_value(n, op->operands[1], place_of_operand(e, op, 1, &at));
+    }
+    int level = build_operands(n, op, at);
+    how->element = split_quotient(n, v, op, at);
+    if (how->element) how->number[1] = LOOPS_SPLIT_QUOTIENT;
+    return level;
 }
 
 /* What it is computed from, then itself; even if it is kept. */
@@ -176,6 +216,7 @@ static int build_inside(pass_builder *n, value v, place at)
     survey *e = n->b->survey;
     const tile_op *op = tile_def(e->k, v);
     int axis, level;
+    loop_node how = {.number = {0, LOOPS_ELEMENT}};
     switch (op->code) {
     case OP_IOTA:
     case OP_BOUND:
@@ -187,9 +228,11 @@ static int build_inside(pass_builder *n, value v, place at)
     case OP_PERMUTE: level = build_value(n, op->operands[0], place_of_operand(e, op, 0, &at)); break;
     case OP_LOAD: level = build_load(n, op, at); break;
     case OP_MAP: return build_map(n, v, op, at);
-    default: level = build_elementwise(n, v, op, at); break;
+    default: level = build_elementwise(n, v, op, at, &how); break;
     }
-    add_value(n, op->code == OP_LOAD ? LOOP_LOAD : LOOP_LET, v, at, level);
+    loop_node *node = add_value(n, op->code == OP_LOAD ? LOOP_LOAD : LOOP_LET, v, at, level);
+    node->number[1] = how.number[1];
+    node->element = how.element;
     return remember(n, v, at, level);
 }
 

@@ -160,7 +160,6 @@ void home_put_loop(emitter *e, const tile_op *loop, text *body, const value *ahe
 
 /* cuda/window.c */
 bool window_load(cnest *n, const tile_op *load, place at, creg *out); /* false: it is of no window */
-bool window_fills(const cnest *n, const tile_op *select, place at);   /* its load has the other value outside */
 void store_spread(cnest *n, const caddress *a, const char *words);
 
 /* access_notes.c: what hints are made of; nothing where nobody asks */

@@ -97,99 +97,75 @@ static creg compute_map(cnest *n, value v, const loop_node *node)
 
 static creg read_kept(cnest *n, value v, place at);
 
-/* exponent * factor or exponent / factor: the exponent's own scale goes into the factor. False: it is something else. */
-static bool compute_scaled(cnest *n, value v, const tile_op *op, place at, creg *out)
+/* exponent * factor or exponent / factor: the exponent's own scale goes into the factor. */
+static creg compute_scaled(cnest *n, value v, const tile_op *op, place at)
 {
     emitter *e = n->e;
     value exponent = op->operands[0];
     const online *o = online_is_scaled(&n->view, v, op);
-    if (!o) return false;
     creg by = cuda_value(n, op->operands[1], place_of_operand(e->survey, op, 1, &at));
-    if (by.level > LEVEL_ROW) return false;
     const char *factor = cuda_share(
         n, by.level, "const float",
         arena_print(e->memory, "%s_scale %s %s", emit_name(e, o->top), op->code == OP_MUL ? "*" : "/", by.words));
     creg r = read_kept(n, exponent, place_of_operand(e->survey, op, 0, &at));
-    *out = cuda_define(n, v, DT_F32, r.level, arena_print(e->memory, "%s * %s", r.words, factor));
-    return true;
+    return cuda_define(n, v, DT_F32, r.level, arena_print(e->memory, "%s * %s", r.words, factor));
 }
 
 /* A position compared with a scalar: both as int, the scalar brought near enough that no answer changes, and once a
- * chunk relative to its first position. False: it is something else. */
-static bool compute_place_test(cnest *n, value v, const tile_op *op, place at, creg *out)
+ * chunk relative to its first position. */
+static creg compute_place_test(cnest *n, value v, const tile_op *op, place at)
 {
     enum { FAR = 1 << 30 };
     static const char *const signs[2][6] = {{"<", "<=", ">", ">=", "==", "!="}, {">", ">=", "<", "<=", "==", "!="}};
     emitter *e = n->e;
     place_test test;
-    if (!place_test_look(&n->view, op, at, &test)) return false;
+    CHECK(place_test_look(&n->view, op, at, &test));
     int axis = test.axis;
     const char *name = emit_name(e, test.other), *sign = signs[test.side][op->code - OP_LT];
     const char *near =
         cuda_share(n, LEVEL_GROUP, "const int",
                    arena_print(e->memory, "%s < 0 ? -1 : %s > %d ? %d : (int)%s", name, name, FAR, FAR, name));
-    if (n->view.role[axis] != ROLE_VECTOR || n->view.layout->vector == 1) {
-        *out = cuda_define(n, v, DT_BOOL, axis_level(&n->view, axis),
+    if (n->view.role[axis] != ROLE_VECTOR || n->view.layout->vector == 1)
+        return cuda_define(n, v, DT_BOOL, axis_level(&n->view, axis),
                            arena_print(e->memory, "(int)i%d %s %s", axis, sign, near));
-        return true;
-    }
     const char *rest = cuda_share(n, LEVEL_CHUNK, "const int", arena_print(e->memory, "%s - (int)i%d", near, axis));
     const char *words = arena_print(e->memory, "v %s %s", sign, rest);
-    *out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, words);
+    creg out = cuda_define(n, v, DT_BOOL, LEVEL_ELEMENT, words);
     if (op->code == OP_EQ && (!n->hit_count || n->hit_rest == rest)) {
         size_t end = n->level[LEVEL_ELEMENT].length - 2, length = strlen(words); /* the statement ends with ";\n" */
         text_span hit = {end - length, length};
         n->hit_rest = rest;
         ARENA_PUSH(e->memory, n->hits, n->hit_count, n->hit_capacity, hit);
     }
-    return true;
+    return out;
 }
 
-/* (scalar + small) / constant and its remainder, which places behind reshapes are made of: those of 64 bits once for all, of what is
- * left of the scalar and the small numbers those of 32. False: it is something else. */
-static bool compute_quotient(cnest *n, value v, const tile_op *op, place at, creg *out)
+/* (x + below) / factor or its remainder: x, a scalar, by 64 bits once for all, what is left of it with the rest by 32. */
+static creg compute_split_quotient(cnest *n, value v, const loop_node *node)
 {
-    const int64_t small = 1 << 30, large = (int64_t)1 << 60;
     emitter *e = n->e;
-    if ((op->code != OP_DIV && op->code != OP_MOD) || tile_type_of(e->k, v).elem != DT_I64 || !e->facts) return false;
-    const tile_op *sum = tile_def(e->k, op->operands[0]);
-    integer_fact by = facts_of(e->facts, op->operands[1]), of = facts_of(e->facts, op->operands[0]);
-    if (!sum || sum->code != OP_ADD || by.low != by.high || by.low <= 0 || by.low >= small || of.high <= INT32_MAX) return false;
-    for (int side = 0; side < 2; side++) {
-        value whole = sum->operands[side];
-        const tile_op *spread = tile_def(e->k, whole);
-        if (spread && spread->code == OP_BROADCAST) whole = spread->operands[0];
-        integer_fact a = facts_of(e->facts, whole), b = facts_of(e->facts, sum->operands[!side]);
-        if (tile_type_of(e->k, whole).rank || a.low < 0 || a.high > large || b.low < 0 || b.high >= small) continue;
-        place inner = place_of_operand(e->survey, op, 0, &at), own = place_of_operand(e->survey, sum, !side, &inner);
-        value part = sum->operands[!side];
-        if (tile_type_of(e->k, part).rank && !view_met(&n->view, part, &own)) continue; /* the sum alone is kept */
-        creg rest = cuda_value(n, part, own);
-        const char *name = emit_name(e, whole);
-        const char *left = cuda_share(
-            n, LEVEL_GROUP, "const unsigned",
-            arena_print(e->memory, "(unsigned)%s(%s, %" PRId64 "L)", need(e, "mod_i64"), name, by.low));
-        const char *words = arena_print(e->memory, "(long)((%s + (unsigned)%s) %s %" PRId64 "u)", left, rest.words,
-                                        op->code == OP_DIV ? "/" : "%", by.low);
-        if (op->code == OP_DIV)
-            words = arena_print(
-                e->memory, "%s + %s",
-                cuda_share(n, LEVEL_GROUP, "const long",
-                           arena_print(e->memory, "%s(%s, %" PRId64 "L)", need(e, "div_i64"), name, by.low)),
-                words);
-        *out = cuda_define(n, v, DT_I64, rest.level, words);
-        return true;
-    }
-    return false;
+    const loop_element *q = node->element;
+    int64_t by = (int64_t)q->factor;
+    bool divides = node->op->code == OP_DIV;
+    creg rest = cuda_value(n, q->below, *q->at);
+    const char *name = emit_name(e, q->x);
+    const char *left =
+        cuda_share(n, LEVEL_GROUP, "const unsigned",
+                   arena_print(e->memory, "(unsigned)%s(%s, %" PRId64 "L)", need(e, "mod_i64"), name, by));
+    const char *words = arena_print(e->memory, "(long)((%s + (unsigned)%s) %s %" PRId64 "u)", left, rest.words,
+                                    divides ? "/" : "%", by);
+    if (divides)
+        words = arena_print(e->memory, "%s + %s",
+                            cuda_share(n, LEVEL_GROUP, "const long",
+                                       arena_print(e->memory, "%s(%s, %" PRId64 "L)", need(e, "div_i64"), name, by)),
+                            words);
+    return cuda_define(n, v, DT_I64, rest.level, words);
 }
 
 static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
 {
     emitter *e = n->e;
-    creg operands[3] = {{0}}, scaled;
-    if (compute_scaled(n, v, op, at, &scaled) || compute_place_test(n, v, op, at, &scaled)) return scaled;
-    if (compute_quotient(n, v, op, at, &scaled)) return scaled;
-    if (window_fills(n, op, at)) return cuda_value(n, op->operands[1], place_of_operand(e->survey, op, 1, &at));
+    creg operands[3] = {{0}};
     int level = LEVEL_GROUP;
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) {
@@ -211,9 +187,11 @@ static creg compute_elementwise(cnest *n, value v, const tile_op *op, place at)
     return cuda_define(n, v, t, level, result);
 }
 
-static creg compute_one_plus_tanh(cnest *n, value v, const tile_op *op, int tanh, place at)
+static creg compute_one_plus_tanh(cnest *n, value v, const tile_op *op, place at)
 {
     emitter *e = n->e;
+    int tanh;
+    CHECK(is_one_plus_tanh(e->survey, op, &tanh));
     place inner = place_of_operand(e->survey, op, tanh, &at);
     const tile_op *of = tile_def(e->k, op->operands[tanh]);
     creg x = cuda_value(n, of->operands[0], place_of_operand(e->survey, of, 0, &inner));
@@ -231,10 +209,11 @@ static creg read_kept(cnest *n, value v, place at)
     return home ? (creg){home, level, REG_ELEMENT} : cuda_load(n, v, cuda_buffer(n, v, at), 0);
 }
 
-static creg compute(cnest *n, value v, const tile_op *op, place at)
+static creg compute(cnest *n, value v, const loop_node *node)
 {
+    const tile_op *op = node->op;
+    const place at = *node->at;
     creg r;
-    int tanh;
     switch (op->code) {
     case OP_IOTA: return compute_iota(n, v, op, at);
     case OP_BOUND: return compute_bound(n, op, at);
@@ -242,9 +221,15 @@ static creg compute(cnest *n, value v, const tile_op *op, place at)
     case OP_RESHAPE:
     case OP_PERMUTE: return cuda_value(n, op->operands[0], place_of_operand(n->e->survey, op, 0, &at));
     case OP_LOAD: return window_load(n, op, at, &r) ? r : cuda_load(n, v, cuda_access(n, op, at), 0);
-    default:
-        return is_one_plus_tanh(n->e->survey, op, &tanh) ? compute_one_plus_tanh(n, v, op, tanh, at)
-                                                         : compute_elementwise(n, v, op, at);
+    default: break;
+    }
+    switch (node->number[1]) {
+    case LOOPS_ONE_PLUS_TANH: return compute_one_plus_tanh(n, v, op, at);
+    case LOOPS_SCALED: return compute_scaled(n, v, op, at);
+    case LOOPS_PLACE_TEST: return compute_place_test(n, v, op, at);
+    case LOOPS_SPLIT_QUOTIENT: return compute_split_quotient(n, v, node);
+    case LOOPS_PADDED: return cuda_value(n, op->operands[1], place_of_operand(n->e->survey, op, 1, &at));
+    default: return compute_elementwise(n, v, op, at);
     }
 }
 
@@ -256,7 +241,7 @@ void print_value(cnest *n, const loop_node *node)
     else if (node->code == LOOP_READ)
         cuda_remember(n, v, *node->at, online_scaled(n, v, read_kept(n, v, *node->at)));
     else
-        cuda_remember(n, v, *node->at, compute(n, v, node->op, *node->at));
+        cuda_remember(n, v, *node->at, compute(n, v, node));
 }
 
 creg cuda_value(cnest *n, value v, place at)

@@ -119,15 +119,6 @@ bool window_load(cnest *n, const tile_op *load, place at, creg *out)
     return true;
 }
 
-bool window_fills(const cnest *n, const tile_op *select, place at)
-{
-    const tile_op *load = n->view.windows ? window_padded_load(n->e->survey, select) : NULL;
-    if (!load) return false;
-    int64_t offset;
-    place of = place_of_operand(n->e->survey, select, 1, &at);
-    return window_of(&n->view, load, &of, &offset) != NULL;
-}
-
 /* ---- results that begin between vectors ---- */
 
 /* Neighbouring threads have neighbouring vectors: they exchange elements through shared memory, after which neighbours
