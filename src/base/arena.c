@@ -1,7 +1,7 @@
 /*
  * Arenas: blocks of memory that are freed together. In: sizes. Out: zeroed memory aligned to 16 bytes.
- * A block is at least 64 KiB; what is larger gets a block of its own, and very large ones ask for huge pages, since most
- * of the cost of a growing graph would be the faults of small ones. When the system has no memory left it comes from the
+ * Blocks grow from 1 to 64 KiB, so that an arena of a few words costs a few words; what is larger gets a block of its own, and
+ * very large ones ask for huge pages, since most of the cost of a growing graph would be the faults of small ones. When the system has no memory left it comes from the
  * reserve of heap.c: no caller checks.
  * SPDX-License-Identifier: MIT
  */
@@ -80,7 +80,8 @@ void *arena_alloc(arena *a, size_t size_bytes)
     if (size < size_bytes) size = SIZE_MAX & ~(size_t)15;
     block *b = a->blocks;
     if (!b || b->size - b->used < size) {
-        size_t usual = heap_is_short() ? 4096 : 65536; /* of the reserve no more than is needed */
+        size_t next = b ? MINIMUM(4 * b->size, (size_t)65536) : 1024;
+        size_t usual = heap_is_short() ? MINIMUM(next, (size_t)4096) : next; /* of the reserve no more than is needed */
         size_t capacity = MAXIMUM(size, usual);
         b = block_new(capacity);
         b->size = capacity;

@@ -248,6 +248,8 @@ static void take_over(planner *p, int a, int b, const cell *c)
     for (int i = 0; i < c->g.node_count; i++) p->cell_of[c->g.nodes[i]] = a;
 }
 
+static const char handed_down[] = "a part of it is computed where it is read";
+
 static const char *join(planner *p, int a, int b, arena *scratch)
 {
     const cell *x = &p->cells[a], *y = &p->cells[b];
@@ -258,6 +260,8 @@ static const char *join(planner *p, int a, int b, arena *scratch)
     if (between(p, a, b)) return "another kernel stands between them";
     cell c = joined(p, x, y);
     const char *why = build_joined(p, a, b, &c, scratch);
+    double apart = cell_cost(p, &p->cells[a])->time_ns + cell_cost(p, &p->cells[b])->time_ns;
+    if (group_hand_down(p, a, b, why ? apart : MINIMUM(apart, c.cost.time_ns))) return handed_down;
     if (why) return why;
     settle_positions(p, a, b);
     take_over(p, a, b, &c);
@@ -272,7 +276,7 @@ static bool try_join(planner *p, int a, int b)
     const char *why = join(p, a, b, scratch);
     arena_free(scratch);
     if (why) refusal_add(p, stamp_a, stamp_b, why);
-    return !why;
+    return !why || why == handed_down;
 }
 
 /* ---- candidates ---- */

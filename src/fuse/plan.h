@@ -102,6 +102,8 @@ bool group_is_ordered(const graph_node *x);             /* rounding makes the or
 const char *group_boundary(const planner *p, node n, const cell *producer, const cell *consumer);
 /* recompute.c: readers compute for themselves what is cheaper than its way through memory. */
 void group_recompute(planner *p);
+/* hand_down.c: nodes of cell a that b alone reads become b's, where both together then take less than that; true: they did. */
+bool group_hand_down(planner *p, int a, int b, double least_ns);
 /* plan.c: what the cell writes, reads; needs nodes, copies. */
 void cell_settle(planner *p, cell *c);
 void cells_settle(planner *p);                        /* all; those that write nothing are dead */

@@ -37,5 +37,7 @@ for pair in k18:sort_rows k19:select_rows k20:add_numbers; do
 done
 # five sums of windows in rows of 502, all added up: a row of a tile is a row of these, and 55 addresses stay in registers
 holds "tiles are no wider than rows" sh -c "'$quern' show bench/problems/level6.qn k57 --stage cuda --device cuda | grep -q '__launch_bounds__(128, 3) sum_mul_sum_mul_add_sum_more_phase0'"
+# the gradient of a pool whose windows overlap: the largest of each window and what it hands back are written, not 16 numbers a window
+holds "a pool's gradient is two kernels" sh -c "'$quern' show bench/problems/level1.qn k42 --stage fusion --why --device cuda --backward | grep -q '^plan: 2 kernels'"
 holds "there were functions" [ "$checked" -ge 10 ]
 finish

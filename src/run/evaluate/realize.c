@@ -453,7 +453,8 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
     }
     *made = p;
     memset(r->results, 0, sizeof(storage *) * (size_t)p->result_count);
-    storage **copies = heap_array((size_t)work.assign_count + 1, sizeof(storage *));
+    storage *few[8] = {0}, **copies = few;
+    if (work.assign_count > COUNT(few)) copies = heap_array((size_t)work.assign_count, sizeof(storage *));
     qn_status status = take_memory(tape, p, error);
     for (int i = 0; i < work.assign_count && status == QN_OK; i++)
         status = preserve(tape, tape->slots[work.assigns[i].slot].home, &copies[i], error);
@@ -466,7 +467,7 @@ static qn_status evaluate(qn_tape *tape, const uint32_t *slots, int count, plan 
         *stored = work.assign_count > 0;
         store_assigns(tape, copies); /* after a failed run too: a step is not done twice */
     }
-    heap_free(copies);
+    if (copies != few) heap_free(copies);
     drop_results(r, p->result_count);
     return status;
 }
