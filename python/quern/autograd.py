@@ -5,11 +5,15 @@ f's file: `grad` of the sum of results times seeds. It is fused with a recompute
 and has a gradient itself in the same way, so double backward works. torch is imported here, and only by those who use it.
 """
 
+import contextlib
+import threading
+
 import torch
 
 from . import _quern
 
-_FLOATS = {"f32", "f64", "f16", "bf16", "f8e4m3"}
+_FLOATS = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3": torch.float8_e4m3fn}
+_prepared = {}  # gradients that are being compiled: who does it
 
 
 class Signature:
@@ -97,6 +101,9 @@ def backward(function, signature, wanted, grads):
         return [None] * len(wanted)
     back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
     values = [signature.values[p[0]] for p in signature.params]
+    compiles = _prepared.pop(back, None)
+    if compiles is not None:
+        compiles.join()
     made = back(*values, *given, **signature.place)
     return list(made) if isinstance(made, tuple) else [made]
 
@@ -168,6 +175,24 @@ def _check(function, args, keywords):
     shapes = [(type, e or (1,)) for type, e in results if type in _FLOATS]
     back._callable.shapes(tuple(outline + shapes), None)
     function._has_gradient = True
+    _prepare(back, [signature.values[p[0]] for p in signature.params], shapes)
+
+
+def _prepare(back, values, seeds):
+    """On a GPU the gradient is compiled while the function itself is: for seeds like its results."""
+    place = next((v.device for v in values if isinstance(v, torch.Tensor) and v.is_cuda), None)
+    if place is None or torch.cuda.is_current_stream_capturing():
+        return
+    given = [v.detach() if isinstance(v, torch.Tensor) else v for v in values]
+    given += [torch.empty(extents, dtype=_FLOATS[type], device=place) for type, extents in seeds]
+    stream = torch.cuda.current_stream(place)
+
+    def work():
+        with contextlib.suppress(_quern.Error, RuntimeError, TypeError, ValueError), torch.cuda.stream(stream):
+            back._callable.prepare(*given)  # what fails tells so where it is called
+
+    _prepared[back] = threading.Thread(target=work)
+    _prepared[back].start()
 
 
 def _type_name(tensor):

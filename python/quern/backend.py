@@ -344,7 +344,7 @@ class Program:
         self.times, is_last = times, "products" in names or not self.has_products
         place = next(x.device for x in args if isinstance(x, torch.Tensor) and x.is_cuda)
         can_leave = is_last and self.code is not None and runtime.is_only_program(self.code)
-        self.select(choice.best_of(times, choice.guards_seconds(place) if can_leave else None))
+        self.select(choice.best_of(times, choice.guards_seconds(place, "backward" in self.parts) if can_leave else None))
         if is_last:
             choice.remember(self.key, self.form, times)
         return True

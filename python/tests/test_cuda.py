@@ -106,6 +106,21 @@ class Cuda(unittest.TestCase):
         torch.softmax(2 * x, 1).square().sum().backward()
         self.close(found, x.grad)
 
+    def test_gradients_are_compiled_beside_their_functions(self):
+        from quern import autograd
+
+        text = "tensor waved(float x[m][n], float w[n], float s) { return softmax(sin(x) * s, axis = 1) * w[][:]; }"
+        x, w = self.x.clone().requires_grad_(), self.w[0].clone().requires_grad_()
+        for waiting in (1, 0):  # the second time there is nothing left to compile
+            q = quern.compile(text) if waiting else q
+            y = q.waved(x, w, 1.5)
+            self.assertEqual(len(autograd._prepared), waiting)
+            found = torch.autograd.grad(y, (x, w), y.detach())
+            self.assertEqual(autograd._prepared, {})
+            wanted = torch.softmax(torch.sin(x) * 1.5, 1) * w
+            for a, b in zip(found, torch.autograd.grad(wanted, (x, w), wanted.detach())):
+                self.close(a, b)
+
     def test_devices(self):
         with self.assertRaises(ValueError) as caught:
             self.q.add(self.x, torch.randn(64, 128))
