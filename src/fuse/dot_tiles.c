@@ -69,8 +69,8 @@ static int64_t count_tiles(const dot_sizes *size, int rows, int columns)
 
 static dot_tiles thin_tiles(dtype elem, const dot_sizes *size)
 {
-    bool down = size->rows > size->columns; /* the rows are the many */
-    return (dot_tiles){.rows = down ? size->thin : THIN_ROWS,
+    bool down = size->rows > size->columns; /* the rows are the many, and a tile has more of them: the product knows by that */
+    return (dot_tiles){.rows = down ? MAXIMUM(size->thin, 2 * THIN_ROWS) : THIN_ROWS,
                        .columns = down ? THIN_ROWS : size->thin,
                        .depth = 128 / dtypes[elem].size_bytes,
                        .warps = 8,

@@ -495,6 +495,9 @@ TEST(one_row)
     words = show(FILE_PATH, "few_rows", "cuda", "N=8192 K=4096"); /* read once, into registers */
     EXPECT(strstr(words, "product_thin_bf16<16, 16, 256, 4, false, true, true>"));
     free(words);
+    words = show(FILE_PATH, "few_columns", "cuda", "M=8192 K=4096"); /* the rows are what is read once, the columns stay near */
+    EXPECT(strstr(words, "product_thin_bf16<16, 32, 256, 2, true, false, true>"));
+    free(words);
     words = show(FILE_PATH, "columns_by_one", "layout", "M=8192 K=4096");
     EXPECT(!strstr(words, "vectors of 1, all threads along a row"));
     free(words);
