@@ -20,6 +20,7 @@
 #define SCAN_BLOCK 4096
 #define LONG_ROW 65536
 #define LONG_ROW_GPU 8192
+#define LONG_CHAIN (1 << 17) /* elements of a row from which on pieces of it are chained on a GPU */
 #define FEW_ROWS 64
 #define BLOCK_ROW 16384 /* the registers of a GPU's block hold it, with another block beside it */
 #define BLOCK_STEP 8192
@@ -175,6 +176,11 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
     column_scan columns = {memory, name, type, inside, of->attr.fold, block, options->gpu ? SCAN_AT_ONCE : 1};
     if (chained) {
         out->kernel = fuse_scan_chain(memory, name, of->attr.fold, of->elem, to.extents[2]);
+        return true;
+    }
+    bool word = dtype_is_narrow(of->elem) || dtypes[of->elem].size_bytes == 4;
+    if (few && options->gpu && word && to.extents[1] >= LONG_CHAIN) {
+        out->kernel = fuse_scan_long(memory, name, of->attr.fold, of->elem, BLOCK_ROW);
         return true;
     }
     if (!rows)

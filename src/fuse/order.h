@@ -41,6 +41,9 @@ const char *order_combined(arena *memory, fold_kind fold, const char *inside, co
 /* order_chain.c: a scan of x[A][n][B] down its middle axis, of two rows at least, in one read. */
 tile_kernel *fuse_scan_chain(arena *memory, const char *function, fold_kind fold, dtype elem, int64_t columns);
 
+/* ... of few long rows x[A][B][n], of elements that are computed in 32 bits; piece: so many of them at once. */
+tile_kernel *fuse_scan_long(arena *memory, const char *function, fold_kind fold, dtype elem, int piece);
+
 /* scatter.c: additions by index in the order of the updates, whatever runs at once. */
 /* A graph in which each TAKE_ADD and GATHER_ADD that a kernel will compute has a fourth input: the order of its indices
  * (an ARGSORT); of rows in pieces (on a GPU) the index is in that order. Few updates a line become arithmetic. Returns

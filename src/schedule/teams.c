@@ -582,6 +582,7 @@ qn_status spread_decide(survey *e, qn_error *error)
         for (int i = 0; i < c->layout_count; i++) choose_repeats(e, c->layouts[i]);
         QN_TRY(layout_choose_homes(e, error));
         int blocks = product_blocks(e);
+        if (!blocks && c->has_scan) blocks = e->k->knobs[KNOB_BLOCKS];
         c->least_blocks = blocks ? blocks : layout_resident_blocks(e);
         if (large == c->no_large) return QN_OK;
     }
