@@ -253,6 +253,7 @@ static bool analyse_once(loop *p)
     node fold = loop_main_fold(p), root = fold ? graph_get(p->b->g, fold)->inputs[0] : loop_widest_write(p);
     const shape *s = &graph_get(p->b->g, root)->shape;
     space_init(&p->space, s->extents, s->rank);
+    if (p->line && !space_cut(&p->space, p->space.axis_count - 1, p->line)) return refuse(p->b, "a reshape mixes axes");
     bool uncut = fold && (loop_is_position(graph_get(p->b->g, fold)) || loop_is_scan(p, fold)); /* along one axis */
     for (;;) {
         p->t = trace_new(p->b->memory, p->b->g, p->b->in_memory, p->b->options, &p->space);
@@ -303,6 +304,24 @@ static bool computes_beside_columns(const loop *p)
     return false;
 }
 
+/* The lines that rows are cut into which are longer than what the registers of a GPU hold; 0: they are not cut. */
+static int64_t line_of_row(const loop *p)
+{
+    enum { LONGEST = 16384 };
+    int last = p->space.axis_count - 1;
+    const fuse_options *o = p->b->options;
+    if (!o->gpu || o->mode != FUSE_FUSED || p->shape != LOOP_ROW || p->turned || last < 0 || p->inner != 1u << last)
+        return 0;
+    int64_t row = p->space.axes[last].extent, line = LONGEST;
+    if (row <= LOOP_CUT_CHIP || space_count(&p->space, p->outer) >= o->units) return 0;
+    for (int i = 1; i < p->t->term_count; i++) {
+        const term *x = &p->t->terms[i];
+        if (x->kind == TERM_FOLD && (x->fold == FOLD_ARGMAX || x->fold == FOLD_ARGMIN)) return 0;
+    }
+    while (line >= LOOP_CUT_LINE && row % line) line /= 2;
+    return line >= LOOP_CUT_LINE ? line : 0;
+}
+
 /* Reductions over another axis than the last are column folds; where one waits for another that does not do, or where
  * that is as good, a program takes some columns from top to bottom. */
 static bool analyse(loop *p)
@@ -310,6 +329,12 @@ static bool analyse(loop *p)
     if (!locals_gather(p->b, p->grp, &p->around)) return refuse(p->b, "the kernel would be too long");
     p->maps = ARENA_ARRAY(p->b->memory, index_map *, p->around.count + 1);
     bool fine = analyse_once(p);
+    if (fine && line_of_row(p)) {
+        loop whole = *p;
+        p->line = line_of_row(p);
+        if (!analyse_once(p)) *p = whole;
+        return true;
+    }
     if (fine && !(p->shape == LOOP_COLUMN && p->inner && has_enough_columns(p))) return true;
     const char *why = p->b->why;
     loop columns = *p;
@@ -385,6 +410,7 @@ lowering *loop_begin(const loop *p)
 {
     int classes[SPACE_AXES];
     for (int i = 0; i < p->space.axis_count; i++) classes[i] = p->inner >> i & 1;
+    if (p->line) classes[p->space.axis_count - 1] = 2; /* lines stay apart */
     return lower_begin(p->t, p->b->leaves, p->b->options, classes, p->outputs, p->output_count, NULL);
 }
 

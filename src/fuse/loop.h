@@ -31,6 +31,7 @@ typedef struct loop {
     unsigned outer, inner; /* axes of the space */
     unroll_kind unroll;    /* small folds that are chains of terms, no folds of the space */
     bool turned;           /* inner axes, though the last axis is an outer one */
+    int64_t line;          /* elements of the lines that a long last axis is cut into (lower_cut.c); 0: it is not */
     int strip;             /* results that a place takes along t->strip_axes (strip.c); 0: one */
     locals around;
     index_map **maps; /* by local; NULL: it has no one place */

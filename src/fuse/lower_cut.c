@@ -8,7 +8,8 @@
  * A line begins anywhere and is read in whole vectors, where a row that is taken as one would go element by element; and
  * lines of different rows run at once, where a row that nothing holds would have the whole chip wait for its sum.
  * A sum of squares of what is left when the mean is taken away waits for the mean, and is not worth another read: each line
- * gives it about its own mean, and joining adds how far that lies from the row's, line by line.
+ * gives it about its own mean, and joining adds how far that lies from the row's, line by line; likewise exponentials below
+ * the maximum.
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/loop.h"
@@ -21,9 +22,8 @@
 typedef struct cut_fold {
     int term;
     int stage; /* how many reductions it waits for, and itself */
-    int pair;  /* of squares about a mean: the fold of the sum (index in folds); -1: it is none */
-    int mean;  /* ... the term of the mean */
-    int source;
+    int pair; /* of squares about a mean: the fold of the sum (index in folds); of exponentials: of the maximum; -1: it is none */
+    loop_pair of;
     int parts, joined; /* scratch: [rows][lines], [rows] */
 } cut_fold;
 
@@ -37,17 +37,14 @@ typedef struct cut {
     int count, stages;
 } cut;
 
-/* sum((x - m) * (x - m)) with m = sum(x) * c, both over the same axes. */
+/* A fold that waits for another and need not (pair.c). */
 static void find_pair(cut *c, cut_fold *f)
 {
-    loop_pair found;
-    if (!loop_find_pair(c->p, f->term, &found) || found.kind != PAIR_SQUARES) return;
+    if (!loop_find_pair(c->p, f->term, &f->of)) return;
     for (int i = 0; i < c->count; i++) {
-        if (c->folds[i].term != found.first || c->folds[i].pair >= 0) continue;
+        if (c->folds[i].term != f->of.first || c->folds[i].pair >= 0) continue;
         f->pair = i;
         f->stage = c->folds[i].stage;
-        f->mean = found.about;
-        f->source = found.source;
     }
 }
 
@@ -226,14 +223,20 @@ static value arithmetic(lowering *l, tile_block *b, op_code code, value x, value
     return lower_op(l, b, code, DT_F32, (value[]){x, y}, 2, 0);
 }
 
-/* The squares of a line about its own mean. */
-static value line_squares(const cut *c, frame *f, const cut_fold *squares, value sum)
+/* The squares of a line about its own mean, its exponentials below its own maximum. first: the fold it waits for. */
+static value line_pair(const cut *c, frame *f, const cut_fold *x, value first)
 {
     lowering *l = c->l;
-    value mean = arithmetic(l, f->block, OP_DIV, sum, line_length(c, f->block));
-    value left = arithmetic(l, f->block, OP_SUB, lower_broadcast(l, f, lower_term(l, f, squares->source), 1), mean);
+    value some = lower_broadcast(l, f, lower_term(l, f, x->of.source), 1);
+    if (x->of.kind == PAIR_EXPONENTS) {
+        pair_state both = {lower_broadcast(l, f, lower_number(l, f->block, DT_F32, (number){.f = 1}), 1), some};
+        pair_leave(l, f, PAIR_EXPONENTS, 0, 0, true, &both);
+        return both.fold;
+    }
+    value mean = arithmetic(l, f->block, OP_DIV, first, line_length(c, f->block));
+    value left = arithmetic(l, f->block, OP_SUB, some, mean);
     value square = arithmetic(l, f->block, OP_MUL, left, left);
-    return lower_reduce(l, f, square, FOLD_SUM, c->p->t->terms[squares->term].n, 1, true);
+    return lower_reduce(l, f, square, FOLD_SUM, c->p->t->terms[x->term].n, 1, true);
 }
 
 static void fold_lines(const cut *c, int stage)
@@ -246,19 +249,19 @@ static void fold_lines(const cut *c, int stage)
     for (int i = 0; i < c->count; i++) {
         const cut_fold *x = &c->folds[i];
         if (x->stage != stage) continue;
-        part[i] = x->pair < 0 ? lower_fold(c->l, f, x->term) : line_squares(c, f, x, part[x->pair]);
+        part[i] = x->pair < 0 ? lower_fold(c->l, f, x->term) : line_pair(c, f, x, part[x->pair]);
         lower_store_array(c->l, f, x->parts, at, along, safe, part[i]);
     }
     lower_checks(c->l, f);
 }
 
-/* One number of all lines of a row. mean: of the row, of squares; 0: none. */
-static value join_lines(const cut *c, frame *f, const cut_fold *x, value row, value mean)
+/* One number of all lines of a row. about: of a pair, the mean or the maximum of the row; 0: it is none. */
+static value join_lines(const cut *c, frame *f, const cut_fold *x, value row, value about)
 {
     lowering *l = c->l;
     const term *t = &c->p->t->terms[x->term];
     value lines = product(l, c->lines, c->line_count), block = lower_integer(l, f->block, CUT_JOIN);
-    value length = mean ? line_length(c, f->block) : 0;
+    value length = about ? line_length(c, f->block) : 0;
     frame *whole = lower_frame(l, f, f->block);
     whole->rank = 1;
     whole->dims[0] = CUT_JOIN;
@@ -272,11 +275,10 @@ static value join_lines(const cut *c, frame *f, const cut_fold *x, value row, va
     int along[2] = {-1, 0};
     bool safe[2] = {true, false};
     value some = lower_load_array(l, g, x->parts, at, along, safe);
-    if (mean) { /* how far the line's mean lies from the row's, as often as it has elements */
-        value sum = lower_load_array(l, g, c->folds[x->pair].parts, at, along, safe);
-        value far = arithmetic(l, g->block, OP_SUB, arithmetic(l, g->block, OP_DIV, sum, length), mean);
-        value more = arithmetic(l, g->block, OP_MUL, arithmetic(l, g->block, OP_MUL, far, far), length);
-        some = arithmetic(l, g->block, OP_ADD, some, more);
+    if (about) { /* how far the line's mean lies from the row's, as often as it has elements; its maximum below the row's */
+        pair_state part = {some, lower_load_array(l, g, c->folds[x->pair].parts, at, along, safe)};
+        if (x->of.kind == PAIR_SQUARES) part.beside = arithmetic(l, g->block, OP_DIV, part.beside, length);
+        some = pair_join(l, g, x->of.kind, about, length, &part);
     }
     value next = lower_combine(l, g, t->fold, loop.carried[0], some, 0);
     next = lower_keep_beyond(l, g, loop.index, lines, next, loop.carried[0]);
@@ -301,7 +303,7 @@ static void join_phase(const cut *c, int stage)
     for (int i = 0; i < c->count; i++) {
         const cut_fold *x = &c->folds[i];
         if (x->stage != stage) continue;
-        value all = join_lines(c, f, x, row, x->pair < 0 ? 0 : lower_term(l, f, x->mean));
+        value all = join_lines(c, f, x, row, x->pair < 0 ? 0 : lower_term(l, f, x->of.about));
         lower_bind(f, x->term, all);
         lower_store_array(l, f, x->joined, &row, &along, &safe, all);
     }

@@ -166,6 +166,15 @@ static const char columns_source[] =
     "tensor soft_down(float x[A][B]) { return softmax(x, axis = 0); }\n"
     "tensor norm_all(float x[A][B]) { let d = x - mean(x); return d * rsqrt(mean(d * d) + 1e-5); }\n"
     "tensor soft_all(float x[A][B]) { let e = exp(x - max(x)); return e / sum(e); }\n"
+    "tensor soft_channels(float x[N][C][P]) {\n"
+    "  let e = exp(x - max(x, axis = {0, 2}));\n"
+    "  return e / sum(e, axis = {0, 2});\n"
+    "}\n"
+    "tensor norm_row(float x[A][B]) {\n"
+    "  let d = x - mean(x, axis = 1);\n"
+    "  return d * rsqrt(mean(d * d, axis = 1) + 1e-5);\n"
+    "}\n"
+    "tensor soft_row(float x[A][B]) { return softmax(x, axis = 1); }\n"
     "tensor loss(float x[A][B], float w[A][B]) { return sum(norm_down(x) * soft_down(x) * w); }\n"
     "tensor slope(float x[A][B], float w[A][B]) { return grad(loss, x)(x, w); }\n";
 static qn_module *columns_module;
@@ -260,14 +269,40 @@ TEST(gradients_of_columns_agree_with_ref)
     EXPECT(!wrong);
 }
 
-static int kernels_of(const char *file, const char *function)
+/* Lines of a cut row: images of odd planes, of which one is -inf. */
+TEST(lines_agree_with_sums_in_double)
 {
-    const char *settings[] = {"A=131072", "B=512"};
-    qn_show_options options = {.stage = "fusion", .arch = "sm_90a", .device = "cuda", .settings = {settings, 2}};
+    enum { N = 70, C = 2, P = 1025 };
+    const int64_t extents[] = {N, C, P};
+    double most[C] = {-INFINITY, -INFINITY}, all[C] = {0};
+    qn_call *call;
+    for (int64_t i = 0; i < N * C * P; i++) {
+        x[i] = i / P == 6 ? -INFINITY : (float)((i * 7919) % 1000) * 0.01f - 5;
+        most[i / P % C] = fmax(most[i / P % C], (double)x[i]);
+    }
+    for (int64_t i = 0; i < N * C * P; i++) all[i / P % C] += exp((double)x[i] - most[i / P % C]);
+    EXPECT(qn_call_new(columns_module, "soft_channels", &call, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 3, extents, NULL, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "result0", results[1], QN_F32, 3, extents, NULL, &error) == QN_OK);
+    EXPECT(qn_call_run(call, device, &error) == QN_OK);
+    qn_call_free(call);
+    int wrong = 0;
+    for (int64_t i = 0; i < N * C * P; i++) {
+        double want = exp((double)x[i] - most[i / P % C]) / all[i / P % C];
+        wrong += !(fabs((double)results[1][i] - want) <= 2e-5 * want);
+    }
+    EXPECT(!wrong);
+}
+
+static int lines_of(const char *file, const char *function, const char *stage, const char *words, const char *a,
+                    const char *b)
+{
+    const char *settings[] = {a, b};
+    qn_show_options options = {.stage = stage, .arch = "sm_90a", .device = "cuda", .settings = {settings, 2}};
     text out = {0};
     EXPECT(qn_show(context, file, function, &options, collect, &out, &error) == QN_OK);
     int count = 0;
-    for (const char *at = text_get(&out); (at = strstr(at, "kernel ")); at++)
+    for (const char *at = text_get(&out); (at = strstr(at, words)); at++)
         count += at == text_get(&out) || at[-1] == '\n';
     text_free(&out);
     return count;
@@ -280,7 +315,14 @@ TEST(columns_are_read_once_for_both_folds)
     const char *path = own_file("columns.qn");
     FILE *file = fopen(path, "w");
     EXPECT(file && fputs(columns_source, file) >= 0 && !fclose(file));
-    for (int i = 0; i < COUNT(names); i++) EXPECT(kernels_of(path, names[i]) == 2);
+    for (int i = 0; i < COUNT(names); i++)
+        EXPECT(lines_of(path, names[i], "fusion", "kernel ", "A=131072", "B=512") == 2);
+    /* Rows that no chip holds: lines, their joining, the results; of a length that no lines make the row is one. */
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "norm_row" : "soft_row";
+        EXPECT(lines_of(path, name, "schedule", "launch of phase", "A=4", "B=16777216") == 3);
+        EXPECT(lines_of(path, name, "schedule", "launch of phase", "A=4", "B=16777217") == 1);
+    }
     remove(path);
 }
 
@@ -301,4 +343,5 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(agrees_with_cpu), CASE(one_exchange), CASE(columns_agree_with_sums_in_double),
-          CASE(gradients_of_columns_agree_with_ref), CASE(columns_are_read_once_for_both_folds), CASE(closing))
+          CASE(gradients_of_columns_agree_with_ref), CASE(lines_agree_with_sums_in_double),
+          CASE(columns_are_read_once_for_both_folds), CASE(closing))
