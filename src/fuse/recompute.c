@@ -27,6 +27,7 @@ typedef struct reader {
     int chain_count, costly;
     int64_t extra_bytes, all_bytes; /* that it would read beside what it does; that the chain reads */
     bool multiplies;                /* the value is an operand of its product */
+    bool moves;                     /* nothing is computed: what is padded is read where it lies */
     node extra[MOST_CHAIN];         /* what it would read */
     int extra_count;
 } reader;
@@ -59,9 +60,10 @@ static bool follow_chain(const planner *p, reader *r, node n, bool top)
         r->extra_bytes += graph_size_bytes(p->g, n);
         return true;
     }
-    if (!p->is_op[n] || x->code != GRAPH_MAP || r->chain_count == MOST_CHAIN) return false;
+    if (!p->is_op[n] || (x->code != GRAPH_MAP && x->code != GRAPH_PAD) || r->chain_count == MOST_CHAIN) return false;
     r->chain[r->chain_count++] = n;
-    r->costly += ops[x->attr.map].costly;
+    r->moves &= x->code == GRAPH_PAD;
+    if (x->code == GRAPH_MAP) r->costly += ops[x->attr.map].costly;
     for (int i = 0; i < p->read_count[n]; i++)
         if (!follow_chain(p, r, p->reads[n][i], false)) return false;
     return true;
@@ -94,7 +96,7 @@ static int find_readers(const planner *p, node n, reader *readers)
     }
     for (int i = 0; i < count; i++) {
         node anchor = p->cells[readers[i].cell].g.anchor;
-        readers[i] = (reader){.cell = readers[i].cell};
+        readers[i] = (reader){.cell = readers[i].cell, .moves = true};
         readers[i].multiplies = anchor && listed(p->reads[anchor], p->read_count[anchor], n);
     }
     return count;
@@ -148,7 +150,9 @@ static void consider(planner *p, node n)
     for (int i = 0; i < count; i++) {
         if (!follow_chain(p, &readers[i], n, true)) return;
         /* A product reads its operands many times: only what comes from arrays much smaller than itself. */
-        if (readers[i].multiplies && readers[i].all_bytes > graph_size_bytes(p->g, n) / SPREAD_SMALLER) return;
+        if (readers[i].multiplies && !readers[i].moves &&
+            readers[i].all_bytes > graph_size_bytes(p->g, n) / SPREAD_SMALLER)
+            return;
         cost += readers[i].extra_bytes;
         costly += readers[i].costly;
     }
@@ -166,7 +170,8 @@ static void consider(planner *p, node n)
 
 static bool may_recompute(const planner *p, node n)
 {
-    return p->is_op[n] && !p->wanted[n] && graph_get(p->g, n)->code == GRAPH_MAP && is_kept(p, n);
+    graph_code code = graph_get(p->g, n)->code;
+    return p->is_op[n] && !p->wanted[n] && (code == GRAPH_MAP || code == GRAPH_PAD) && is_kept(p, n);
 }
 
 static int64_t bytes_moved(const planner *p)

@@ -280,7 +280,7 @@ typedef struct tile_kernel {
     int phase_count;
     bool precise;
     int knobs[KNOB_COUNT]; /* wishes of `tune`, of fusion and of an edited schedule, 0: none; not in the text form */
-    bool loads;            /* fusion's wish: warps that multiply load by themselves, where others could read for them; not in the text form */
+    bool fills;            /* fusion's wish: other warps read f32 for those that multiply, rounded and turned; not in the text form */
     bool split_loops;      /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
     /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase
      * 0, or nothing when raw_once: one call; of a cuda kernel see raw_launch). raw_constants: "#define NAME value"

@@ -124,6 +124,7 @@ static bool find_gathered(fed_work *w, const tile_op *load, value v, int side, v
     if (op->code == OP_SELECT) op = definition(w, op->operands[1]);
     found.rounds = op && op->code == OP_TF32;
     found.along_k = tile_type_of(w->s->kernel, v).elem == DT_F32; /* the warps put it that way */
+    if (found.along_k && !w->s->kernel->fills) return fed_refuse(w, "an operand of other than 16 bits is gathered");
     return fed_find_axes(w, &found, side == 0 ? 1 : 0, k) && fed_add_gather(w, &found) &&
            add_operand(w, &found, number);
 }
@@ -322,8 +323,6 @@ bool fed_find_loops(fed_work *w)
     if (!s->walk_count) return fed_refuse(w, "the product is in no loop over k");
     if (s->walk_count > 1 && (s->apart || sched_warps_fill(s) || s->product_count != s->walk_count))
         return fed_refuse(w, "a second product goes on with sums that are made of several");
-    if (s->kernel->loads && sched_warps_fill(s))
-        return fed_refuse(w, "few multiplications, or much to read behind them: warps that multiply load by themselves");
     if (s->gather.load && sched_takes(s)) return fed_refuse(w, "one operand is gathered, another one computed");
     if (sched_warps_fill(s) && s->walks[0].loop_count > 1)
         return fed_refuse(w, "an operand is gathered in several loops");

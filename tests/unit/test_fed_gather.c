@@ -229,6 +229,20 @@ TEST(windows_apart_are_one_product)
     text_free(&words);
 }
 
+/* Forward, the gradient of the weights, that of the image: padding is neither written out for the first two nor cut off behind the
+ * last one. */
+TEST(padding_is_never_written)
+{
+    static const char *const settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", "O=64", "C=64"};
+    qn_show_options options = {
+        .stage = "fusion", .device = "cuda", .arch = "sm_90a", .backward = true, .settings = {settings, 7}};
+    text words = {0};
+    qn_error error;
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/gathers.qn", "learnt", &options, keep, &words, &error) == QN_OK);
+    EXPECT(strstr(text_get(&words), "kernel 2: dot_") && !strstr(text_get(&words), "kernel 3:"));
+    text_free(&words);
+}
+
 /* Operands that may be rounded to tf32: lines of k of one product, whatever way they lie. Large enough to be fed. */
 static const convolution rounded[] = {
     {"r_chunks", QN_F32, false, 1, 20, 72, 2, {75, 70}, {3, 3}, {.padding = {1, 1}}, false},
@@ -362,5 +376,5 @@ TEST(close_context)
 }
 
 TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
-          CASE(windows_apart_are_one_product), CASE(copies_leave_two_stages), CASE(rounded_operands_are_one_product),
+          CASE(windows_apart_are_one_product), CASE(padding_is_never_written), CASE(copies_leave_two_stages), CASE(rounded_operands_are_one_product),
           CASE(the_assembler_is_content), CASE(places_of_results_are_found_once), CASE(close_context))
