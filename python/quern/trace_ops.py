@@ -2,7 +2,7 @@
 
 from .trace import _FLOATS, _WORDS, Extent, Number, Proxy
 
-_OF_FLOATS = "exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tanh erf sigmoid silu reciprocal".split()  # whole numbers become floats first
+_OF_FLOATS = "exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tanh erf sigmoid silu reciprocal mish hardswish hardsigmoid relu6 softsign selu".split()  # whole numbers become floats first
 _UNARY = {n: n for n in ("relu abs floor ceil round square").split()}
 _UNARY["absolute"] = "abs"
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "true_divide": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
@@ -414,6 +414,36 @@ def _sign(x):
     return _same(x, f"where(isnan({x._words}), {x._type}(0), sign({x._words}))" if x._type in _FLOATS else f"sign({x._words})")
 
 
+def _position(word):
+    def apply(x, dim=None, keepdim=False):
+        if dim is None:
+            raise TypeError(f"quern.fuse: {word} is along an axis: say dim=")
+        return _reduce(word, x, dim, keepdim, "i64")
+
+    return apply
+
+
+def _glu(x, dim=-1):
+    left, right = _chunk(x, 2, dim)
+    return _binary("mul", left, METHODS["sigmoid"](right))
+
+
+def _normalize(x, p=2.0, dim=1, eps=1e-12):
+    if p != 2:
+        raise TypeError(f"quern.fuse: `normalize` with p = {p} is left to torch")
+    length = _reduce("sum", _binary("mul", x, x), dim, True)
+    return _binary("truediv", x, _extreme("max")(_same(length, f"sqrt({length._words})"), float(eps)))
+
+
+def _einsum(equation, *tensors):
+    equation = equation.replace(" ", "")
+    result = equation.rpartition("->")[2]
+    if "->" not in equation or "." in equation or len({t._type for t in tensors}) > 1:
+        raise TypeError("quern.fuse: `einsum` has a result that is written out, and tensors of one type")
+    words = f'einsum("{equation}", {", ".join(t._words for t in tensors)})'
+    return _tape(tensors).let(words, len(result), tensors[0]._type)
+
+
 def _numel(x):
     n = Extent("1")
     for extent in x.shape:
@@ -438,6 +468,14 @@ METHODS = {
     "xor": _bits("^", "!="), "bitwise_and": _bits("&", "&&"), "bitwise_or": _bits("|", "||"), "bitwise_xor": _bits("^", "!="),
     **{name: (lambda name: lambda x: _same(x, f"{name}({x._words})", "bool"))(name) for name in ("isnan", "isinf")},
     **{name: _with_alpha(name) for name in ("add", "sub", "subtract")},
+    "elu": lambda x, alpha=1.0: _same(x, f"elu({x._words}, alpha = {float(alpha)!r})"),
+    "celu": lambda x, alpha=1.0: _same(x, f"celu({x._words}, alpha = {float(alpha)!r})"),
+    "hardtanh": lambda x, min_val=-1.0, max_val=1.0: _same(x, f"hardtanh({x._words}, low = {float(min_val)!r}, high = {float(max_val)!r})"),
+    "logsigmoid": lambda x: _same(x, f"logsigmoid({x._words})"), "log_sigmoid": lambda x: _same(x, f"logsigmoid({x._words})"),
+    "glu": _glu, "normalize": _normalize, "einsum": _einsum, "argmax": _position("argmax"), "argmin": _position("argmin"),
+    "clamp_min": lambda x, min: _clamp(x, min), "clamp_max": lambda x, max: _clamp(x, None, max),
+    "zeros_like": lambda x: _same(x, f"like({x._words}, 0)"), "ones_like": lambda x: _same(x, f"like({x._words}, 1)"),
+    **{name: (lambda name: lambda x, diagonal=0: _same(x, f"{name}({x._words}, diagonal = {int(diagonal)})"))(name) for name in ("tril", "triu")},
 }  # fmt: skip
 for _name, _word in _REDUCE.items():
     METHODS[_name] = _reduction(_word)

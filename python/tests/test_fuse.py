@@ -99,6 +99,12 @@ class Fuse(unittest.TestCase):
             return (u.sum(1), i.int().sum(), i.int().cumsum(1), i & 7, i ^ 3, ~i, i.clamp(-3, 3), i.clamp(-0.5, 3.2), torch.sqrt(abs(i)).long(), d * s, d * zero, i * zero, F.rms_norm(h * 0.1, (16,)), u * 0.5, torch.where(i > 0, i, 0.5),
                     torch.where(i > 0, 1, -1), i == d, torch.cat([d, h], 1), (i > 0).sum(1), i.bool(), u + i.to(torch.int8), h.type_as(d), i % 5, torch.logical_and(i, u), h.float() % 0.7)  # fmt: skip
 
+        def third(x, w):
+            return (F.mish(x), F.hardswish(x), F.hardsigmoid(x), F.relu6(x * 4), F.softsign(x), F.selu(x), F.elu(x, 0.5), F.celu(x, alpha=2.0), F.hardtanh(x, -0.5, 0.25), F.logsigmoid(x), F.glu(x), F.normalize(x, dim=-1),
+                    torch.einsum("ij,kj->ik", x, w), torch.einsum("ij,ij->i", x, x), x.argmax(1), x.argmin(-1, keepdim=True), x.clamp_min(0.1), torch.tril(x), x.triu(2), torch.zeros_like(x) + x, x - torch.ones_like(x))  # fmt: skip
+
+        self.same(third, self.x, self.w, tolerance=1e-5, gradient=False)
+        self.same(lambda x: F.normalize(F.glu(F.mish(x)), dim=-1) + F.elu(x.tril()[:, :8], 0.5), self.x)
         nan = torch.where(self.c > 0, self.c, float("nan"))
         self.same(first, self.x, nan, self.x > 0, self.x > self.b, 1.7, tolerance=1e-5, gradient=False)
         self.same(second, i, i.to(torch.uint8), self.x.double(), self.x.bfloat16(), 0.1, torch.tensor(1.5, device=DEVICE), tolerance=1e-2, gradient=False)
