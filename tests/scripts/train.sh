@@ -60,17 +60,22 @@ cat >tiny.json <<'END'
  "dense_mlp": {"hidden_layer_sizes": [64], "output_size": 8}, "prediction_hidden_sizes": [32],
  "optimizer": "adagrad", "learning_rate": 0.1, "batch_size": 256}
 END
-try 0 train dlrm --config tiny.json --rows 700k --tokens 8 --device cpu --out learnt
+rows=700k
+if [ "${QUERN_SLOW:-1}" -ge 32 ]; then # the thread sanitizer's share: what is read and learnt at the same time, not how well
+    rows=60k
+    echo "note: train: 60k rows and not 700k under the slower sanitizer, whose AUC is not looked at"
+fi
+try 0 train dlrm --config tiny.json --rows $rows --tokens 8 --device cpu --out learnt
 says out "AUC "
 awk '/^log-loss/ { loss = $2; base = $NF } /^AUC/ { auc = $2 } /^of the true/ { best = $NF }
      END { sub(/\)/, "", base); exit !(auc > best - 0.005 && auc < best + 0.005 && best > 0.8 && loss < base - 0.1) }' out
-if [ $? = 0 ]; then good; else
+if [ $? = 0 ] || [ $rows != 700k ]; then good; else
     bad "the model does not come near the true probabilities"
     cat out
 fi
 # Evaluating the checkpoint on the held-out rows gives the same number; predictions are probabilities of that many rows.
 grep '^AUC' out >auc
-try 0 eval dlrm learnt --validate 0.1 --rows 700k --tokens 8 --device cpu
+try 0 eval dlrm learnt --validate 0.1 --rows $rows --tokens 8 --device cpu
 if grep '^AUC' out | cmp -s - auc; then good; else bad "eval differs from the end of training"; cat out auc; fi
 try 0 predict learnt --rows 500 --tokens 8 --device cpu
 [ "$(wc -l <out)" = 501 ] && awk 'NR > 1 && !($1 > 0 && $1 < 1) { exit 1 }' out && good || bad "500 probabilities"

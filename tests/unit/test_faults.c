@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "quiet.h"
+#include "share.h"
 
 #include "base/base.h"
 
@@ -83,7 +84,7 @@ static void every_allocation(const char *what, qn_status (*work)(const job *j, q
             fault_arm(0, 0, false);
             fewest = turn ? MINIMUM(fewest, last) : last;
         }
-        for (long at = 1; at <= last; at += 1 + at / 40) {
+        for (long at = 1; at <= last; at += share_of_few("allocations that fail") * (1 + at / 40)) {
             memset(y, 0, sizeof(y));
             error.message[0] = 0;
             fault_arm(MEMORY, at, sticky);

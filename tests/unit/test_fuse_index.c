@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "../fuse_kernel.h"
+#include "../share.h"
 #include "fuse/memory.h"
 #include "fuse/order.h"
 
@@ -15,7 +16,7 @@ TEST(scans)
 {
     static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_F64, DT_U8};
     static const fold_kind folds[] = {FOLD_SUM, FOLD_PROD, FOLD_MAX, FOLD_MIN};
-    for (int s = 0; s < COUNT(shapes); s++)
+    for (int s = 0; s < COUNT(shapes); s += share_of_few("shapes"))
         for (int axis = 0; axis < shapes[s].rank; axis++)
             for (int t = (s + axis) % 2; t < COUNT(types); t += 2) {
                 arena *memory = arena_new();
@@ -41,7 +42,7 @@ TEST(scans)
 TEST(sorting)
 {
     static const dtype types[] = {DT_F32, DT_BF16, DT_I32, DT_U8, DT_BOOL, DT_I64};
-    for (int s = 0; s < COUNT(shapes); s++)
+    for (int s = 0; s < COUNT(shapes); s += share_of_few("shapes"))
         for (int axis = 0; axis < shapes[s].rank; axis++)
             for (int t = (s + axis) % 2; t < COUNT(types); t += 2) {
                 arena *memory = arena_new();
@@ -79,7 +80,7 @@ TEST(long_rows)
     EXPECT(k.kernel->phase_count == 16);
     EXPECT(tile_verify(k.kernel, NULL) == QN_OK);
     static const fold_kind folds[] = {FOLD_SUM, FOLD_PROD, FOLD_MAX, FOLD_MIN};
-    for (int f = 0; f < 4; f++) {
+    for (int f = 0; f < 4; f += share_of_few("folds")) {
         x = kernel_leaf(memory, g, f == 1 ? DT_F64 : DT_F32, (shape){2, {70000, 1 + (f == 2)}}, f == 1 ? 0.999 : -1,
                         f == 1 ? 1.001 : 1);
         n = graph_scan(g, folds[f], x, 0);
@@ -269,7 +270,7 @@ TEST(sums_of_runs)
 {
     static const int64_t lengths[] = {1, 15, 16, 17, 3, 64, 200, 1, 1, 1100, 33, 2};
     static const int rows[] = {1, 5, 40, 200};
-    for (int c = 0; c < 2 * COUNT(rows); c++) {
+    for (int c = 0; c < 2 * COUNT(rows); c += share_of_few("rows")) {
         arena *memory = arena_new();
         graph *g = graph_new(memory);
         int64_t count = 0, row = rows[c / 2];

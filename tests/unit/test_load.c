@@ -5,6 +5,7 @@
  */
 #include "quiet.h"
 #include "run/run.h"
+#include "share.h"
 
 #include <stdlib.h>
 
@@ -70,7 +71,7 @@ TEST(ten_times_the_items_take_about_ten_times_as_long)
 {
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
     for (int kind = 0; kind < COUNT(kinds); kind++) {
-        int count = kinds[kind].few;
+        int count = kinds[kind].few / share_of_few("items");
         double few = load_ns(kind, count, 3), many = load_ns(kind, 10 * count, 1);
         printf("note: load: %d %s in %.0f ms, %.1f times as long as %d\n", 10 * count, kinds[kind].what, many * 1e-6,
                many / few, count);

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "base/base.h"
+#include "share.h"
 #include "test.h"
 
 #include "on_devices.h"
@@ -218,7 +219,7 @@ static void rows_anywhere(void)
         {2, 1024, 1, 3},  {2, 4097, 1, 0},  {2, 16383, 1, 1},  {2, 16384, 1, 1},  {1, 16383, 1, 1},  {2, 50257, 1, 0},
         {2, 65535, 1, 0}, {2, 65536, 1, 1}, {2, 100001, 1, 0}, {1, 262144, 1, 1}, {1, 300001, 1, 2},
     };
-    for (int i = 0; i < COUNT(cases); i++) {
+    for (int i = 0; i < COUNT(cases); i += share_of_few("rows")) {
         if (!strcmp(where, "ref") && (cases[i].b > 5000 || i % 2)) continue;
         if (is_slow() && cases[i].b > 70000 && i % 2) continue;
         bool all = !is_slow() || cases[i].b < 20000;
@@ -235,7 +236,7 @@ static void rows_across(void)
     static const row_case cases[] = {{2, 3, 33, 0},   {1, 21, 300, 1}, {2, 33, 8, 0},   {1, 100, 65, 1},
                                      {1, 257, 40, 0}, {1, 1025, 9, 0}, {1, 2049, 5, 1}, {1, 4097, 3, 0},
                                      {3, 64, 256, 0}, {1, 700, 300, 0}};
-    for (int i = 0; i < COUNT(cases); i++) {
+    for (int i = 0; i < COUNT(cases); i += share_of_few("rows")) {
         if (is_slow() && i % 3 == 2) continue;
         if (!strcmp(where, "ref") && i % 3) continue;
         check("soft", &cases[i], i == 2);
@@ -253,7 +254,7 @@ static void norms_of_channels(void)
     static const row_case cases[] = {{4, 3, 35, 0},    {8, 5, 64, 0},   {3, 2, 1600, 0},
                                      {16, 2, 1024, 0}, {40, 2, 49, 0},  {20, 2, 4095, 0},
                                      {64, 2, 1156, 0}, {9, 2, 9001, 0}, {100, 2, 1025, 0}};
-    for (int i = 0; i < COUNT(cases); i++) {
+    for (int i = 0; i < COUNT(cases); i += share_of_few("rows")) {
         const row_case *s = &cases[i];
         float gain[8];
         qn_call *call;
@@ -349,7 +350,7 @@ static void large_windows(void)
 static void norms_with_edges(void)
 {
     static const row_case cases[] = {{4, 3, 35, 0}, {8, 5, 61, 0}, {16, 3, 1021, 0}, {3, 2, 6000, 0}};
-    for (int i = 0; i < COUNT(cases); i++) {
+    for (int i = 0; i < COUNT(cases); i += share_of_few("rows")) {
         const row_case *s = &cases[i];
         int64_t wide = s->c + 3;
         qn_call *call;
@@ -377,7 +378,7 @@ static void permutations(void)
 {
     static const row_case cases[] = {{3, 50, 7, 0},  {2, 3, 700, 0},  {70, 5, 66, 0},
                                      {1, 129, 2, 0}, {1, 97, 131, 0}, {2, 32, 64, 0}};
-    for (int i = 0; i < COUNT(cases); i++) {
+    for (int i = 0; i < COUNT(cases); i += share_of_few("rows")) {
         const row_case *s = &cases[i];
         qn_call *call;
         for (int64_t k = 0; k < s->a * s->b * s->c; k++) room[k] = noise(k);
@@ -489,7 +490,7 @@ static void middle_axes(void)
 static void norms_with_gains(void)
 {
     static const int64_t lengths[] = {5, 769, 1001, 4097};
-    for (int n = 0; n < COUNT(lengths); n++) {
+    for (int n = 0; n < COUNT(lengths); n += share_of_few("rows")) {
         int64_t b = lengths[n], extents[] = {3, b};
         qn_call *call;
         int wrong = 0;
