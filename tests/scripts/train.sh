@@ -215,6 +215,35 @@ try 2 train dlrm --config tiny.json --data broken.parquet --metadata facts.json 
 says err "broken.parquet"
 says err "the run was saved at step "
 
+# One that goes missing, is cut off or becomes something else while others are read: saved, told at once, and once it is back
+# the run goes on to the bytes of one that lacked nothing.
+mkdir parts
+for seed in 1 2; do "$quern" data make --rows 10k --seed $seed --codec none -o parts/$seed.parquet >/dev/null; done
+cp -r parts kept
+run="train dlrm --config tiny.json --data parts/1.parquet parts/2.parquet --metadata facts.json --device cpu --checkpoint 10 --validate 0 --batch 128 --epochs 1000"
+try 0 $run --out undisturbed --steps 320
+for what in "rm parts/2.parquet" ": >parts/2.parquet" "rm parts/2.parquet; mkfifo parts/2.parquet"; do
+    rm -rf missing
+    "$quern" $run --out missing >out 2>err </dev/null &
+    pid=$!
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+        ls missing/step_*.safetensors >/dev/null 2>&1 && break
+        sleep 0.2
+    done
+    eval "$what"
+    wait $pid
+    code=$?
+    call="quern $run, then $what"
+    [ "$code" = 2 ] && good || bad "$call: exit $code, not 2"
+    says err "parts/2.parquet: the file is gone, or is another one than when it was opened"
+    says err "the run was saved at step "
+    rm -f parts/2.parquet
+    cp -p kept/2.parquet parts
+done
+step=$(sed -n 's/^the run was saved at step \([0-9]*\).*/\1/p' err)
+try 0 $run --out missing --steps $((step > 320 ? step + 1 : 320)) --resume
+[ "${step:-0}" -gt 320 ] || cmp -s undisturbed/step_000000320.safetensors missing/step_000000320.safetensors && good || bad "a run goes on to other numbers when its file is back"
+
 # What is wrong is told with what to do.
 try 2 train dlrm --interaction dots
 says err "--interaction takes dot, outer or cat, not \`dots\`"
