@@ -23,6 +23,9 @@ enum {
 typedef struct event {
     loop_code code;
     int number[2], tile;
+    const loop_node *node;
+    int steps; /* TURN of another group's tile */
+    void *noted;
 } event;
 
 typedef struct cursor {           /* where an agent is in a ring */
@@ -52,6 +55,7 @@ typedef struct agent { /* a role, or one group of the warps that multiply */
 typedef struct machine {
     const schedule *schedule; /* one of them */
     const chained *chained;
+    const loop_numbers *numbers; /* or NULL */
     arena *memory;
     agent agents[MOST_AGENTS];
     int agent_count, groups, stages, steps;
@@ -77,7 +81,10 @@ static bool takes_turns(const machine *m)
 
 static void add_event(const machine *m, agent *a, const loop_node *n, int tile)
 {
-    const event e = {n->code, {n->number[0], n->number[1]}, tile};
+    event e = {n->code, {n->number[0], n->number[1]}, tile, n, m->steps, NULL};
+    const loop_numbers *x = m->numbers;
+    if (x && n->code == LOOP_TURN) e.steps = x->round(x->context, n, 0);
+    if (x) e.noted = x->note(x->context, n, !a->step);
     ARENA_PUSH(m->memory, a->events, a->count, a->capacity, e);
 }
 
@@ -103,25 +110,45 @@ static bool has_event(const machine *m, const agent *a, const loop_node *n)
     return n->code != LOOP_RELEASE || n->number[0] != LOOPS_BEFORE || a->step > 0;
 }
 
+static int rounds_of(const machine *m, const agent *a, const loop_node *n)
+{
+    const loop_numbers *x = m->numbers;
+    if (x && n->code == LOOP_CHUNKS) return 0; /* one event for all of it */
+    if (x && (n->code == LOOP_STEPS || n->code == LOOP_FOR)) return x->round(x->context, n, 0);
+    if (n->code == LOOP_STEPS) return m->chained ? rounds_of_steps(m, a, n->number[1]) : m->steps;
+    return n->code == LOOP_CHUNKS ? CHUNKS : n->body ? 1 : 0;
+}
+
+static void add_events(machine *m, agent *a, const loop_node *n, int tile);
+
+static void add_tile(machine *m, agent *a, const loop_node *n, int tile)
+{
+    const loop_numbers *x = m->numbers;
+    if (x) x->begin(x->context, tile);
+    if (!m->chained) a->step = 0;
+    if (a->fills || !takes_turns(m) || tile % m->groups == a->group) {
+        add_events(m, a, n->body, tile);
+        return;
+    }
+    for (n = n->body; n && n->code != LOOP_TURN; n = n->next) /* where the other groups leave a tile out */
+        if (x && (n->code == LOOP_LET || n->code == LOOP_LOAD)) x->scalar(x->context, n);
+    if (n) add_event(m, a, n, tile);
+}
+
 static void add_events(machine *m, agent *a, const loop_node *n, int tile)
 {
+    const loop_numbers *x = m->numbers;
     for (; n; n = n->next) {
-        int rounds = n->code == LOOP_STEPS ? m->steps : n->code == LOOP_CHUNKS ? CHUNKS : n->body ? 1 : 0;
-        if (m->chained && n->code == LOOP_STEPS) rounds = rounds_of_steps(m, a, n->number[1]);
+        if (x && (n->code == LOOP_LET || n->code == LOOP_LOAD)) x->scalar(x->context, n);
+        int rounds = n->code == LOOP_TILES ? 0 : rounds_of(m, a, n);
         if (has_event(m, a, n)) add_event(m, a, n, tile);
-        for (int i = 0; i < rounds && n->code != LOOP_TILES; i++) {
+        for (int i = 0; i < rounds; i++) {
+            if (x && (n->code == LOOP_STEPS || n->code == LOOP_FOR)) x->round(x->context, n, i);
             add_events(m, a, n->body, tile);
             a->step += n->code == LOOP_STEPS;
         }
-        for (int t = 0; n->code == LOOP_TILES && t < TILES; t++) {
-            bool own = a->fills || !takes_turns(m) || t % m->groups == a->group;
-            const loop_node *turn = n->body;
-            while (turn && turn->code != LOOP_TURN) turn = turn->next;
-            if (own)
-                add_events(m, a, n->body, t);
-            else if (turn) /* where the other groups leave a tile out */
-                add_event(m, a, turn, t);
-        }
+        int tiles = n->code != LOOP_TILES ? 0 : x ? x->tiles(x->context) : TILES;
+        for (int t = 0; t < tiles; t++) add_tile(m, a, n, t);
     }
 }
 
@@ -353,7 +380,7 @@ static bool run_event(machine *m, agent *a)
         break;
     case LOOP_TURN:
         if (e->tile % m->groups != a->group) { /* another group's tile: its stages are passed over */
-            for (int i = 0; i < m->steps; i++) pass_stage(a, 0, m->stages);
+            for (int i = 0; i < e->steps; i++) pass_stage(a, 0, m->stages);
             break;
         }
         break;
@@ -412,13 +439,23 @@ static bool run_event(machine *m, agent *a)
     return true;
 }
 
+static bool run_one(machine *m, agent *a)
+{
+    const event *e = &a->events[a->at];
+    const loop_numbers *x = m->numbers;
+    int stage = a->rings[ring_of(m, e)].stage;
+    if (!run_event(m, a)) return false;
+    if (x && !m->why->length) x->run(x->context, e->node, a->group, stage, e->noted);
+    return true;
+}
+
 static void run_all(machine *m, int preferred)
 {
     for (bool moved = true; moved && !m->why->length;) {
         moved = false;
         for (int i = 0; i < m->agent_count && !m->why->length; i++) {
             agent *a = &m->agents[(i + preferred) % m->agent_count];
-            while (a->at < a->count && !m->why->length && run_event(m, a)) moved = true;
+            while (a->at < a->count && !m->why->length && run_one(m, a)) moved = true;
             if (moved) break; /* who is preferred goes first again */
         }
     }
@@ -431,7 +468,7 @@ static void run_all(machine *m, int preferred)
     }
 }
 
-bool loops_check(const loop_program *p, arena *memory, text *why)
+bool loops_check_on(const loop_program *p, const loop_numbers *numbers, arena *memory, text *why)
 {
     const schedule *s = p->schedule;
     const loop_node *roles[2] = {NULL, NULL};
@@ -444,7 +481,7 @@ bool loops_check(const loop_program *p, arena *memory, text *why)
         return false;
     }
     machine *begin = ARENA_NEW(memory, machine), *m = ARENA_NEW(memory, machine);
-    *begin = (machine){.schedule = s, .chained = p->chained, .memory = memory, .why = why};
+    *begin = (machine){.schedule = s, .chained = p->chained, .numbers = numbers, .memory = memory, .why = why};
     begin->groups = groups;
     begin->stages = stages;
     begin->steps = s ? stages + 1 : 1 + LOOPS_OTHERS_STEPS * (stages + 1);
@@ -452,8 +489,14 @@ bool loops_check(const loop_program *p, arena *memory, text *why)
     add_agent(begin, roles[0], true, 0);
     for (int g = 0; g < groups; g++) add_agent(begin, roles[1], false, g);
     for (int preferred = 0; preferred < groups + 1 && !why->length; preferred++) {
+        if (numbers && preferred != numbers->preferred) continue;
         *m = *begin;
         run_all(m, preferred);
     }
     return !why->length;
+}
+
+bool loops_check(const loop_program *p, arena *memory, text *why)
+{
+    return loops_check_on(p, NULL, memory, why);
 }

@@ -136,6 +136,23 @@ void loops_print(const loop_program *p, text *out); /* `show --stage loops` */
 /* check.c: are its waits and releases enough, whoever runs first? False: *why, empty before, says what goes wrong. */
 bool loops_check(const loop_program *p, arena *memory, text *why);
 
+/* The same with numbers: the roles' loops as they count, who is `preferred` first, and what each node does once its order is
+ * right. All of it for loops/run_roles.c. */
+typedef struct loop_numbers {
+    void *context;
+    int preferred;
+    int (*tiles)(void *context);
+    void (*begin)(void *context, int tile);
+    int (*round)(void *context, const loop_node *n, int round); /* of a loop: begins a round; how many it has */
+    void (*scalar)(void *context, const loop_node *n);
+    void *(*note)(void *context, const loop_node *n, bool first); /* what a node takes along; first: of its tile */
+    void (*run)(void *context, const loop_node *n, int group, int stage, void *noted);
+} loop_numbers;
+bool loops_check_on(const loop_program *p, const loop_numbers *numbers, arena *memory, text *why);
+/* run_roles.c: a product with roles on numbers. False: one of those that are not run (gathered, taken, chained). */
+bool loops_sim_roles(const loop_program *p, const array_view *arrays, const launch_plan *plan, int preferred,
+                     arena *memory, text *why);
+
 /* epilogue.c: chunks of the finished sums, appended after *tail. */
 loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail);
 loop_node **loops_ahead(const schedule *s, arena *memory, loop_node **tail); /* what it loads before the products */

@@ -278,6 +278,15 @@ void sim_access(sim *s, const tile_op *op)
     cell_write(elem, to, op->code == OP_STORE ? x : cell_atomic(op->attr.atomic, elem, old, x, expected));
 }
 
+void sim_store(sim *s, const tile_op *op)
+{
+    tile_type type = tile_type_of(s->program->survey->k, op->operands[0]);
+    place own = place_own(&type);
+    s->thread = 0;
+    void *to = element_of(s, op, own, true);
+    if (to) cell_write(s->arrays[op->attr.access.array].elem, to, eval(s, op->operands[0], own));
+}
+
 /* ---- passes ---- */
 
 static int64_t extent_of(const sim *s, int64_t dim)

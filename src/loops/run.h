@@ -1,6 +1,6 @@
 /*
- * Running programs of spreads: shared by loops/run.c (values and passes) and loops/run_control.c (launches, control flow,
- * products).
+ * Running loop programs: shared by loops/run.c (values and passes), loops/run_control.c (launches, control flow, products)
+ * and loops/run_roles.c (products with roles).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_LOOPS_RUN_H
@@ -57,10 +57,13 @@ typedef struct sim {
 void sim_group(sim *s, const loop_node *group);
 void sim_scalar(sim *s, const tile_op *op);
 void sim_access(sim *s, const tile_op *op);
+void sim_store(sim *s, const tile_op *op);     /* its element at s->position */
 cell sim_element(sim *s, value v);             /* of a tile, at s->position */
 void sim_set_element(sim *s, value v, cell c); /* of a kept tile, there */
 sim_tile *kept_tile(sim *s, value v);          /* made where it is not there yet */
 /* run_control.c */
+void sim_open(sim *s, const loop_program *p, const array_view *arrays, const launch_plan *plan, arena *memory,
+              text *why);
 void sim_nodes(sim *s, const loop_node *n);
 
 #endif

@@ -230,26 +230,34 @@ void sim_nodes(sim *s, const loop_node *n)
     }
 }
 
+void sim_open(sim *s, const loop_program *p, const array_view *arrays, const launch_plan *plan, arena *memory,
+              text *why)
+{
+    const tile_kernel *k = p->survey->k;
+    *s = (sim){.program = p, .arrays = arrays, .plan = plan, .memory = memory, .why = why, .level = LEVEL_COUNT};
+    s->scalars = ARENA_ARRAY(memory, cell, k->value_count);
+    s->resident = ARENA_ARRAY(memory, bool, k->value_count);
+    s->touches = ARENA_ARRAY(memory, sim_touch *, k->param_count + 1);
+    s->firsts = ARENA_ARRAY(memory, int64_t, k->param_count + 1);
+    s->spans = ARENA_ARRAY(memory, int64_t, k->param_count + 1);
+    for (value v = 1; v < (value)k->value_count; v++) {
+        number n;
+        if (!tile_is_constant(k, v, &n)) continue;
+        if (dtype_is_float(tile_type_of(k, v).elem))
+            s->scalars[v].f = n.f;
+        else
+            s->scalars[v].i = n.i;
+    }
+}
+
 static bool run_programs(const loop_program *p, const array_view *arrays, const launch_plan *plan, int threads,
                          arena *memory, text *why)
 {
     survey *e = p->survey;
     const int64_t *programs = plan->programs[p->phase];
-    sim s = {.program = p, .arrays = arrays, .plan = plan, .memory = memory, .why = why, .threads = threads};
-    s.level = LEVEL_COUNT;
-    s.scalars = ARENA_ARRAY(memory, cell, e->k->value_count);
-    s.resident = ARENA_ARRAY(memory, bool, e->k->value_count);
-    s.touches = ARENA_ARRAY(memory, sim_touch *, e->k->param_count + 1);
-    s.firsts = ARENA_ARRAY(memory, int64_t, e->k->param_count + 1);
-    s.spans = ARENA_ARRAY(memory, int64_t, e->k->param_count + 1);
-    for (value v = 1; v < (value)e->k->value_count; v++) {
-        number n;
-        if (!tile_is_constant(e->k, v, &n)) continue;
-        if (dtype_is_float(tile_type_of(e->k, v).elem))
-            s.scalars[v].f = n.f;
-        else
-            s.scalars[v].i = n.i;
-    }
+    sim s;
+    sim_open(&s, p, arrays, plan, memory, why);
+    s.threads = threads;
     for (int i = 0; i < e->k->param_count; i++) {
         if (e->k->params[i].kind >= PARAM_SCALAR || !e->written[i]) continue;
         int64_t low = 0, high = 0;

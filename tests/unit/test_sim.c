@@ -1,6 +1,6 @@
 /*
  * Programs of spreads, run (loops/run.c): on numbers they give what `ref` gives, for every kind of team, rows of odd
- * lengths and 16-bit types; and each barrier, left out once, is missed.
+ * lengths and 16-bit types; and each barrier, left out once, is missed. So are products with roles (loops/run_roles.c).
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
@@ -117,6 +117,7 @@ static outcome run(const program_case *c, int phase_without, int without, bool t
 }
 
 #define K(name) QUERN_ROOT "/kernels/" name ".qn"
+#define F QUERN_ROOT "/tests/data/fed.qn"
 #define H(name) QUERN_ROOT "/tests/hazards/" name ".qn"
 static const program_case cases[] = {
     {K("add"), "add", "T=bf16 n=3000"},
@@ -239,6 +240,63 @@ TEST(numbers_are_those_of_ref)
     printf("note: %d programs of spreads run on numbers\n", ran);
 }
 
+/* Products that bulk copies feed: edges of every side, outer loops, sums apart, groups in turns, epilogues that load; whoever
+ * of the roles goes first. */
+TEST(products_with_roles_are_those_of_ref)
+{
+    static const struct {
+        const char *file, *kernel, *settings;
+        bool turns;
+    } rows[] = {{K("matmul"), "matmul_tiled", "T=bf16 M=200 N=136 K=264", false},
+                {K("matmul"), "matmul_tiled", "T=f16 M=72 N=264 K=384", false},
+                {K("matmul"), "matmul_tiled", "T=bf16 M=130 N=256 K=8 BM=64 BN=256", false},
+                {F, "epilogue", "T=bf16 M=66 N=136 K=72", false},
+                {F, "goes_on", "T=bf16 M=72 N=136 K=200 L=72", false},
+                {F, "plain", "T=bf16 M=100 N=40 K=72", false},
+                {F, "turned", "T=bf16 M=136 N=72 K=72", false},
+                {F, "both_columns", "T=f16 M=264 N=136 K=65", false},
+                {F, "batches", "T=bf16 B=3 M=65 N=72 K=40", false},
+                {F, "nested", "T=bf16 R=3 M=72 N=72 K=72", false},
+                {F, "terms", "T=bf16 M=72 N=72 K=136", false},
+                {F, "rounded", "M=65 N=72 K=100", false},
+                {F, "integers", "M=65 N=80 K=144", false},
+                {F, "eighths", "M=65 N=80 K=144", false},
+                {F, "curved", "T=bf16 M=65 N=72 K=72", false},
+                {F, "taking_turns", "T=bf16 M=65 N=72 K=136", true}};
+    cuda_target target = cuda_target_default(90);
+    const sched_machine machine = {target.arch, target.multiprocessors, target.shared_bytes, false};
+    int ran = 0, programs = 0;
+    for (int i = 0; i < COUNT(rows) * 3; i++) {
+        launch_of l = launch_make(rows[i / 3].file, rows[i / 3].kernel, rows[i / 3].settings, &target);
+        array_view again[64];
+        text why = {0};
+        qn_error error;
+        findings found = {0};
+        const char *not_fed[2];
+        loop_program program = {0};
+        interp_options options = {.any_value = true, .units = 132};
+        if (l.kernel) l.kernel->knobs[KNOB_TURNS] = rows[i / 3].turns;
+        EXPECT(l.kernel && make_arrays(&l, again));
+        EXPECT(interp_run(l.kernel, l.arrays, &l.plan, &options, &found, &error) == QN_OK);
+        bool roles = loops_roles(l.kernel, 0, &machine, l.memory, &program, not_fed);
+        if (!roles) text_print(&why, "not fed: %s", not_fed[0] ? not_fed[0] : "no product");
+        bool run = roles && loops_sim_roles(&program, again, &l.plan, i % 3, l.memory, &why);
+        for (int p = 0; p < l.kernel->param_count && !why.length; p++) {
+            param_kind kind = l.kernel->params[p].kind;
+            int64_t at = kind == PARAM_OUT || kind == PARAM_INOUT ? differs(&l.arrays[p], &again[p]) : -1;
+            if (at >= 0) text_print(&why, "%s differs at element %ld", l.kernel->params[p].name, (long)at);
+        }
+        if (why.length) printf("%s %s: %s\n", rows[i / 3].kernel, rows[i / 3].settings, text_get(&why));
+        EXPECT(run && !why.length);
+        ran += run && !why.length;
+        programs += i % 3 == 0;
+        findings_free(&found);
+        text_free(&why);
+        launch_free(&l);
+    }
+    printf("note: %d programs with roles run on numbers, %d times\n", programs, ran);
+}
+
 /* Some are one too many where elements happen to be the same thread's, or stand in an arm that is not taken. */
 TEST(barriers_are_missed)
 {
@@ -253,4 +311,4 @@ TEST(barriers_are_missed)
     EXPECT(left_out > 100 && missed > left_out * 3 / 4);
 }
 
-TEST_MAIN(CASE(numbers_are_those_of_ref), CASE(barriers_are_missed))
+TEST_MAIN(CASE(numbers_are_those_of_ref), CASE(products_with_roles_are_those_of_ref), CASE(barriers_are_missed))
