@@ -9,6 +9,7 @@
 
 /* A window's gradient is so many padded slices at most; more go by index. */
 #define MOST_SLICES 32
+#define MOST_MULTIPLIED 7 /* elements of a window of a product of depth 1 that are added up one by one */
 
 void grad_of_reshape(grad_step *s)
 {
@@ -247,14 +248,14 @@ static bool find_interleaving(graph *g, node n, interleaving *out)
     return reshape_parts(g, out, &joined, &x.shape);
 }
 
-/* A product whose elements were only moved, and added up by such sums as of_product makes. */
-static bool is_moved_product(const graph *g, node n)
+/* A product whose elements were only moved, and added up by such sums as of_product makes: its depth; 0: it is none. */
+static int64_t moved_product(const graph *g, node n)
 {
     for (;;) {
         const graph_node *x = &g->nodes[n];
-        if (x->code == GRAPH_DOT) return true;
+        if (x->code == GRAPH_DOT) return graph_dot_depth(g, x);
         bool sum = x->code == GRAPH_REDUCE && x->attr.fold == FOLD_SUM;
-        if (graph_ops[x->code].class != GRAPH_CLASS_MOVE && !sum) return false;
+        if (graph_ops[x->code].class != GRAPH_CLASS_MOVE && !sum) return 0;
         n = x->inputs[0];
     }
 }
@@ -443,11 +444,13 @@ void grad_of_window(grad_step *s)
     int64_t extent = s->g->nodes[s->x[0]].shape.extents[a.axis];
     interleaving in;
     bool parts = find_interleaving(s->g, s->d, &in);
+    /* One of depth 1 (windows of each channel by itself) is a multiplication: its elements are not kept side by side. */
+    int64_t depth = moved_product(s->g, parts ? in.parts[0] : s->d);
     if ((a.size - 1) * a.dilation < a.stride) /* nothing is added up */
         s->dx[0] = of_apart(s, extent);
     else if (is_skewed(&a))
         s->dx[0] = of_skewed(s, extent);
-    else if (a.stride <= MOST_RESIDUES && is_moved_product(s->g, parts ? in.parts[0] : s->d))
+    else if (a.stride <= MOST_RESIDUES && depth > (a.size <= MOST_MULTIPLIED ? 1 : 0))
         s->dx[0] = of_product(s->g, s->d, &a, extent);
     else if (a.size <= MOST_SLICES)
         s->dx[0] = of_elements(s, extent);
