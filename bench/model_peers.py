@@ -1,7 +1,7 @@
 """What PyTorch reaches on the models that bench_dlrm, mlp_study and kernels/lora.qn have, on the same device: eager, and
 torch.compile where that is asked for. On a GPU figures are medians of Triton's do_bench, on the CPU of wall times.
 
-Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern] [--act NAME] [--lock FILE] [--together]
+Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-compile] [--quern] [--act NAME] [--lock FILE] [--together [--patience SECONDS]]
        lora | layer | lookup | mlp SIZE | dlrm NAME ...
   lora        act(x + bias + m y) with five functions (--act: one) at nine sizes, as a table in microseconds: PyTorch eager and torch.compile,
               called again and again; compiled, as a graph of many calls; with --quern the array code of kernels/lora.qn through the Python
@@ -13,7 +13,8 @@ Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-comp
   dlrm NAME   "dot 128", "small 64", "main 128" ...: Meta's network with SGD, the talk's two with Adam, a batch of so many rows:
               a training step and a forward pass, compiled and with graphs
   --lock FILE several of these may compile at once: one of them at a time is timed (other programs join with `flock FILE`); else QUERN_GPU_LOCK
-  --together  every workload in a process of its own: all compile side by side, then one after the other is timed while the rest sleeps
+  --together  every workload in a process of its own: all compile side by side, then one after the other is timed while the rest sleeps;
+              what is not ready after --patience is left out, and told
 Needs PyTorch.
 """
 import multiprocessing
@@ -48,6 +49,7 @@ def option(name, otherwise):
 device = option("--device", "cuda")
 threads = int(option("--threads", "0"))
 only_act = option("--act", "")
+patience = float(option("--patience", "1e9"))
 os.environ["QUERN_GPU_LOCK"] = option("--lock", os.environ.get("QUERN_GPU_LOCK", ""))
 compiles, with_quern, together = "--no-compile" not in words, "--quern" in words, "--together" in words
 words = [word for word in words if word not in ("--no-compile", "--quern", "--together")]
@@ -354,13 +356,18 @@ def run_together(all_jobs):
         ready, turn = spawn.Event(), spawn.Event()
         workers.append((spawn.Process(target=work, args=(job, ready, turn), daemon=True), ready, turn))
         workers[-1][0].start()
-    for process, ready, _ in workers:
-        while not ready.wait(1) and process.is_alive():
+    until, late = time.monotonic() + patience, 0
+    for job, (process, ready, _) in zip(all_jobs, workers):
+        while not ready.wait(0.2) and process.is_alive() and time.monotonic() < until:
             pass
+        if not ready.is_set() and process.is_alive():
+            late += 1
+            print(f"left out, not ready after {patience:.0f} s: {job[0]} {job[1]}", flush=True)
+            process.terminate()
     for process, _, turn in workers:
         turn.set()
         process.join()
-    return max(process.exitcode for process, _, _ in workers)
+    return 1 if late else max(process.exitcode for process, _, _ in workers)
 
 
 if __name__ == "__main__":
