@@ -91,13 +91,14 @@ const char *fill_start_of(emitter *e, const schedule *s, int wanted)
 static void put_ask(emitter *e, const schedule *s, int half, const char *fixed, const char *walk)
 {
     const sched_gather *g = &s->gather;
+    int lines = g->rows / g->boxes;
     text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int row = 0; row < %d; row++) {", g->rows);
-    put(e, "    const int box = (%d + row) / %d, line = (%d + row) %% %d;", half * g->rows, g->warp_lines,
-        half * g->rows, g->warp_lines);
-    put(e, "    const %s here = gather_pass(%s, line);", fill_place_type(e, s), walk);
-    put(e, "    for (int v = 0; v < 2; v++)");
-    put(e, "        gather_take(raw[%d][row][v], gather_base, %s[box][v], here, gather_extents);", half, fixed);
+    put(e, "for (int line = 0; line < %d; line++) {", lines);
+    put(e, "    const %s here = gather_pass(%s, line + %d);", fill_place_type(e, s), walk, half * lines);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "    for (int i = 0; i < %d; i++)", g->boxes * 2);
+    put(e, "        gather_take(raw[%d][line * %d + i / 2][i %% 2], gather_base, %s[i / 2][i %% 2], here, gather_extents);",
+        half, g->boxes, fixed);
     put(e, "}");
 }
 
@@ -260,8 +261,8 @@ static void put_half(emitter *e, const schedule *s, int half)
     put(e, "for (int row = 0; row < %d; row++) {", g->rows);
     e->depth++;
     put_arithmetic(e, s, half);
-    put(e, "const int box = (%d + row) / %d, line = filler * %d + (%d + row) %% %d;", half * g->rows, g->warp_lines,
-        g->warp_lines, half * g->rows, g->warp_lines);
+    put(e, "const int box = row %% %d, line = filler * %d + %d + row / %d;", g->boxes, g->warp_lines,
+        half * (g->rows / g->boxes), g->boxes);
     put(e, "const int to = box * %d + line * %d + ((lane / 4 ^ line %% 8) * 16 + lane %% 4 * 4);", BOX_BYTES,
         SCHED_LINE_BYTES);
     for (int n = 0; n < s->operand_count; n++) {
