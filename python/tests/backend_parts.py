@@ -1,4 +1,4 @@
-"""What the files of programs for the torch.compile backend share (backend_language.py, backend_images.py, backend_fields.py, backend_writing.py: code as people
+"""What the files of programs for the torch.compile backend share (backend_language.py, backend_images.py, backend_fields.py, backend_writing.py, backend_recipes.py: code as people
 bring it; backend_snippets.py). PROGRAMS: name -> a function of the device that gives (callable, arguments), as MODELS of backend_models.py.
 """
 

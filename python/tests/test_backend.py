@@ -18,7 +18,7 @@ from .support import needs_torch, quern, torch
 if torch:
     from torch.utils._pytree import tree_leaves
 
-    from . import backend_fields, backend_images, backend_language, backend_snippets, backend_writing  # noqa: F401: their programs
+    from . import backend_fields, backend_images, backend_language, backend_recipes, backend_snippets, backend_writing  # noqa: F401: their programs
     from . import backend_models as models
     from .backend_parts import PROGRAMS, ROUGH
 
