@@ -85,6 +85,16 @@ static qn_status unknown_key(const reading *r, const char *where, const char *ke
                      near ? near : "");
 }
 
+/* Which of two values counts nobody can know. */
+static qn_status each_once(const reading *r, const json_node *v)
+{
+    for (int i = 0; i < v->count; i++)
+        for (int k = 0; k < i; k++)
+            if (!strcmp(v->keys[i], v->keys[k]))
+                return error_set(r->error, QN_BAD_FILE, "%s: the key `%.100s` is there twice", r->name, v->keys[i]);
+    return QN_OK;
+}
+
 static bool whole(const json_node *v, double least, double most, int64_t *out)
 {
     if (v->kind != JSON_NUMBER || v->number != floor(v->number) || v->number < least || v->number > most) return false;
@@ -123,7 +133,7 @@ static qn_status take_object(reading *r, const char *key, const json_node *v, co
     for (int i = 0; i < v->count; i++)
         if (name_in(v->keys[i], keys, count) < 0) return unknown_key(r, key, v->keys[i], keys, count);
     for (int i = 0; i < count; i++) out[i] = json_find(v, keys[i]);
-    return QN_OK;
+    return each_once(r, v);
 }
 
 static qn_status read_data_path(reading *r, const json_node *v)
@@ -168,6 +178,7 @@ static qn_status read_sparse_sizes(reading *r, const json_node *v)
 {
     if (v->kind != JSON_OBJECT || !v->count || v->count > 512)
         return wrong(r, "sparse_embedding_sizes", "an object of 1 to 512 features, such as {\"SPARSE_0\": 16}");
+    QN_TRY(each_once(r, v));
     for (int i = 0; i < v->count; i++) {
         int64_t width;
         if (!whole(&v->items[i], 1, 4096, &width)) return wrong(r, "sparse_embedding_sizes", "widths from 1 to 4096");
@@ -321,6 +332,7 @@ qn_status qn_dlrm_config_parse(const char *name, const char *words, qn_dlrm_conf
     for (int i = 0; !status && i < root.count; i++)
         if (name_in(root.keys[i], known, COUNT(keys)) < 0)
             status = unknown_key(&r, NULL, root.keys[i], known, COUNT(keys));
+    if (!status) status = each_once(&r, &root);
     for (int i = 0; !status && i < COUNT(keys); i++) {
         const json_node *v = json_find(&root, keys[i].key);
         if (v) status = keys[i].read(&r, v);

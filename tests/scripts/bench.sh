@@ -86,6 +86,11 @@ says err 'did you mean `sets`?'
 printf 'kernel k(out float y[n]) launch (1) { y[:] = 1; }\n' >"$work/none.qn"
 bench 2 "$work/none.qn"
 says err 'has no bench block'
+for wrong in nan -1 '0, nan'; do
+    printf 'tensor f(float x[n]) { return x; }\nbench b (n = 3) tolerance (%s) { f }\n' "$wrong" >"$work/tolerance.qn"
+    bench 1 "$work/tolerance.qn" --device cpu
+    says err 'tolerance.qn:2: `tolerance` of bench `b` takes numbers from 0'
+done
 printf 'kernel k(out float y[n]) launch (1) { y[:] = 1; }\nbench none (n = 3) { }\n' >"$work/empty.qn"
 bench 0 "$work/empty.qn"
 says out 'none: no variants'

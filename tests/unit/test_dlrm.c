@@ -82,6 +82,11 @@ TEST(faults_of_configurations)
                 "m.json: `dense_mlp.output_size` is 8 and the tables are 16 wide: they interact, and must be equal");
     EXPECT_TEXT(fault_of("{\"sparse_embedding_sizes\": {\"A\": 16, \"B\": 8}}"),
                 "m.json: `A` is 16 wide and `B` 8: all tables of a model have one width");
+    EXPECT_TEXT(fault_of("{\"batch_size\": 256, \"num_epochs\": 1, \"batch_size\": 3}"),
+                "m.json: the key `batch_size` is there twice");
+    EXPECT_TEXT(fault_of("{\"sparse_embedding_sizes\": {\"A\": 16, \"A\": 16}}"), "m.json: the key `A` is there twice");
+    EXPECT_TEXT(fault_of("{\"dense_mlp\": {\"output_size\": 8, \"output_size\": 16}}"),
+                "m.json: the key `output_size` is there twice");
     EXPECT_TEXT(fault_of("{\"interaction\": \"dots\"}"), "m.json: `interaction` takes \"dot\", \"outer\" or \"cat\"");
     EXPECT(strstr(fault_of("{\"model_path\": \"a\xff\"}"), "bytes that are not UTF-8"));
     /* what is written is read again as the same */

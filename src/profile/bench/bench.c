@@ -30,6 +30,9 @@ static qn_status read_tolerance(bench *b, qn_error *error)
                              "%s:%d: `tolerance` of bench `%s` takes one or two numbers: relative, absolute",
                              b->module->path, clause->from.line, b->block->name);
         *places[i] = value.kind == BIND_INT ? (double)value.number.i : value.number.f;
+        if (!(*places[i] >= 0)) /* with NaN nothing would be wrong */
+            return error_set(error, QN_BAD_SOURCE, "%s:%d: `tolerance` of bench `%s` takes numbers from 0",
+                             b->module->path, clause->from.line, b->block->name);
     }
     return QN_OK;
 }
