@@ -61,7 +61,7 @@ static inline launch_of launch_make(const char *path, const char *name, const ch
         for (int i = 0; i < count; i++) {
             if (k->params[p].kind < PARAM_SCALAR || strcmp(k->params[p].name, names[i])) continue;
             is_given[p] = true;
-            numbers[p].i = strtoll(values[i], NULL, 0);
+            numbers[p] = (number){.i = strtoll(values[i], NULL, 0), .f = strtod(values[i], NULL)};
         }
     }
     if (good) l.plan = launch_plan_new(l.memory, k->param_count);

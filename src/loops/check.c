@@ -83,7 +83,7 @@ static void add_event(const machine *m, agent *a, const loop_node *n, int tile)
 {
     event e = {n->code, {n->number[0], n->number[1]}, tile, n, m->steps, NULL};
     const loop_numbers *x = m->numbers;
-    if (x && n->code == LOOP_TURN) e.steps = x->round(x->context, n, 0);
+    if (x && n->code == LOOP_TURN) e.steps = x->round(x->context, n, -1);
     if (x) e.noted = x->note(x->context, n, !a->step);
     ARENA_PUSH(m->memory, a->events, a->count, a->capacity, e);
 }
@@ -104,6 +104,7 @@ static int rounds_of_steps(const machine *m, const agent *a, int which)
 /* Does this node do anything in this step? */
 static bool has_event(const machine *m, const agent *a, const loop_node *n)
 {
+    if (m->numbers) return !m->numbers->happens || m->numbers->happens(m->numbers->context, n, a->step);
     if (!m->chained) return true;
     int own = m->steps - rounds_of_steps(m, a, LOOPS_OTHERS_STEPS);
     if (n->code == LOOP_WAIT_AHEAD) return a->step + 1 < own;
@@ -114,7 +115,7 @@ static int rounds_of(const machine *m, const agent *a, const loop_node *n)
 {
     const loop_numbers *x = m->numbers;
     if (x && n->code == LOOP_CHUNKS) return 0; /* one event for all of it */
-    if (x && (n->code == LOOP_STEPS || n->code == LOOP_FOR)) return x->round(x->context, n, 0);
+    if (x && (n->code == LOOP_STEPS || n->code == LOOP_FOR)) return x->round(x->context, n, -1);
     if (n->code == LOOP_STEPS) return m->chained ? rounds_of_steps(m, a, n->number[1]) : m->steps;
     return n->code == LOOP_CHUNKS ? CHUNKS : n->body ? 1 : 0;
 }
@@ -131,7 +132,7 @@ static void add_tile(machine *m, agent *a, const loop_node *n, int tile)
         return;
     }
     for (n = n->body; n && n->code != LOOP_TURN; n = n->next) /* where the other groups leave a tile out */
-        if (x && (n->code == LOOP_LET || n->code == LOOP_LOAD)) x->scalar(x->context, n);
+        if (x) x->scalar(x->context, n);
     if (n) add_event(m, a, n, tile);
 }
 
@@ -139,7 +140,7 @@ static void add_events(machine *m, agent *a, const loop_node *n, int tile)
 {
     const loop_numbers *x = m->numbers;
     for (; n; n = n->next) {
-        if (x && (n->code == LOOP_LET || n->code == LOOP_LOAD)) x->scalar(x->context, n);
+        if (x) x->scalar(x->context, n);
         int rounds = n->code == LOOP_TILES ? 0 : rounds_of(m, a, n);
         if (has_event(m, a, n)) add_event(m, a, n, tile);
         for (int i = 0; i < rounds; i++) {
@@ -164,6 +165,7 @@ static agent *add_agent(machine *m, const loop_node *role, bool fills, int group
 {
     agent *a = &m->agents[m->agent_count++];
     *a = (agent){.name = fills ? "fill" : "multiply", .fills = fills, .group = group};
+    if (m->numbers && m->numbers->role) m->numbers->role(m->numbers->context, fills, group);
     add_events(m, a, role->body, 0);
     return a;
 }

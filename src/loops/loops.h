@@ -141,17 +141,21 @@ bool loops_check(const loop_program *p, arena *memory, text *why);
 typedef struct loop_numbers {
     void *context;
     int preferred;
+    void (*role)(void *context, bool fills, int group); /* whose loops are now unrolled; or NULL */
     int (*tiles)(void *context);
     void (*begin)(void *context, int tile);
-    int (*round)(void *context, const loop_node *n, int round); /* of a loop: begins a round; how many it has */
-    void (*scalar)(void *context, const loop_node *n);
+    int (*round)(void *context, const loop_node *n, int round);   /* of a loop: -1: how many it has; else one begins */
+    void (*scalar)(void *context, const loop_node *n);            /* a node is met */
+    bool (*happens)(void *context, const loop_node *n, int step); /* or NULL: each does */
     void *(*note)(void *context, const loop_node *n, bool first); /* what a node takes along; first: of its tile */
     void (*run)(void *context, const loop_node *n, int group, int stage, void *noted);
 } loop_numbers;
 bool loops_check_on(const loop_program *p, const loop_numbers *numbers, arena *memory, text *why);
-/* run_roles.c: a product with roles on numbers. False: one of those that are not run (gathered, taken, chained). */
+/* run_roles.c, run_chained.c: a program with roles on numbers. False: one of those that are not run (gathered, taken). */
 bool loops_sim_roles(const loop_program *p, const array_view *arrays, const launch_plan *plan, int preferred,
                      arena *memory, text *why);
+bool loops_sim_chained(const loop_program *p, const array_view *arrays, const launch_plan *plan, int preferred,
+                       arena *memory, text *why);
 
 /* epilogue.c: chunks of the finished sums, appended after *tail. */
 loop_node **loops_epilogue(const schedule *s, arena *memory, loop_node **tail);

@@ -145,7 +145,7 @@ static cell load(sim *s, const tile_op *op, place at)
     return from ? cell_read(s->arrays[op->attr.access.array].elem, from) : (cell){0};
 }
 
-static cell apply(const tile_op *op, dtype from, dtype to, const cell *x)
+cell sim_apply(const tile_op *op, dtype from, dtype to, const cell *x)
 {
     cell r = {0};
     switch (op->code) {
@@ -205,7 +205,7 @@ static cell compute(sim *s, const tile_op *op, value v, place at)
     }
     CHECK(op->operand_count <= 3);
     for (int i = 0; i < op->operand_count; i++) x[i] = eval(s, op->operands[i], place_of_operand(e, op, i, &at));
-    return apply(op, tile_type_of(k, op->operands[0]).elem, tile_type_of(k, v).elem, x);
+    return sim_apply(op, tile_type_of(k, op->operands[0]).elem, tile_type_of(k, v).elem, x);
 }
 
 /* A scalar, the register that a node before has left, or what a node computes on its way. */
@@ -278,13 +278,26 @@ void sim_access(sim *s, const tile_op *op)
     cell_write(elem, to, op->code == OP_STORE ? x : cell_atomic(op->attr.atomic, elem, old, x, expected));
 }
 
+void sim_store_number(sim *s, const tile_op *op, cell x)
+{
+    tile_type type = tile_type_of(s->program->survey->k, op->operands[0]);
+    s->thread = 0;
+    void *to = element_of(s, op, place_own(&type), true);
+    if (to) cell_write(s->arrays[op->attr.access.array].elem, to, x);
+}
+
 void sim_store(sim *s, const tile_op *op)
 {
     tile_type type = tile_type_of(s->program->survey->k, op->operands[0]);
-    place own = place_own(&type);
     s->thread = 0;
-    void *to = element_of(s, op, own, true);
-    if (to) cell_write(s->arrays[op->attr.access.array].elem, to, eval(s, op->operands[0], own));
+    sim_store_number(s, op, eval(s, op->operands[0], place_own(&type)));
+}
+
+cell sim_load(sim *s, const tile_op *op)
+{
+    tile_type type = tile_type_of(s->program->survey->k, op->results[0]);
+    s->thread = 0;
+    return load(s, op, place_own(&type));
 }
 
 /* ---- passes ---- */

@@ -1,6 +1,6 @@
 /*
  * Running loop programs: shared by loops/run.c (values and passes), loops/run_control.c (launches, control flow, products)
- * and loops/run_roles.c (products with roles).
+ * and loops/run_roles.c and loops/run_chained.c (products with roles).
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_LOOPS_RUN_H
@@ -53,14 +53,24 @@ typedef struct sim {
     cell *folded[MOST_SINKS]; /* by sink of the pass: a row of what it folds */
 } sim;
 
+typedef struct sim_copy { /* of a box of an operand, on its way */
+    int operand, box, stage;
+    int64_t start[MAX_RANK]; /* by axis of the array */
+} sim_copy;
+
+/* run_roles.c */
+sim_copy *sim_note_copy(sim *s, const loop_node *n); /* where it begins, as scalars are now */
 /* run.c */
 void sim_group(sim *s, const loop_node *group);
 void sim_scalar(sim *s, const tile_op *op);
 void sim_access(sim *s, const tile_op *op);
-void sim_store(sim *s, const tile_op *op);     /* its element at s->position */
-cell sim_element(sim *s, value v);             /* of a tile, at s->position */
-void sim_set_element(sim *s, value v, cell c); /* of a kept tile, there */
-sim_tile *kept_tile(sim *s, value v);          /* made where it is not there yet */
+void sim_store(sim *s, const tile_op *op); /* its element at s->position ... */
+void sim_store_number(sim *s, const tile_op *op, cell x);
+cell sim_load(sim *s, const tile_op *op);
+cell sim_apply(const tile_op *op, dtype from, dtype to, const cell *x); /* an elementwise op on one element */
+cell sim_element(sim *s, value v);                                      /* of a tile, at s->position */
+void sim_set_element(sim *s, value v, cell c);                          /* of a kept tile, there */
+sim_tile *kept_tile(sim *s, value v);                                   /* made where it is not there yet */
 /* run_control.c */
 void sim_open(sim *s, const loop_program *p, const array_view *arrays, const launch_plan *plan, arena *memory,
               text *why);

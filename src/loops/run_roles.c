@@ -14,11 +14,6 @@
 
 enum { MOST_PENDING = 64 };
 
-typedef struct pending_copy {
-    int operand, box, stage;
-    int64_t start[MAX_RANK]; /* by axis of the array */
-} pending_copy;
-
 typedef struct pending_product {
     int group, stage, walk;
     bool overwrites;
@@ -33,7 +28,7 @@ typedef struct role_sim {
     const schedule *s;
     double *ring[SCHED_MOST_OPERANDS]; /* [stage][row or column][k] */
     double *sums, *totals;             /* [group][row][column]; totals: where steps are summed up apart */
-    pending_copy copies[MOST_PENDING];
+    sim_copy copies[MOST_PENDING];
     pending_product products[MOST_PENDING];
     int copy_count, product_count;
 } role_sim;
@@ -56,6 +51,18 @@ static int first_row(const schedule *s, int group)
 
 /* ---- as the roles' loops are unrolled ---- */
 
+sim_copy *sim_note_copy(sim *s, const loop_node *n)
+{
+    const struct access *a = &n->op->attr.access;
+    sim_copy *c = ARENA_NEW(s->memory, sim_copy);
+    *c = (sim_copy){.operand = n->number[1], .box = n->number[0]};
+    for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
+        c->start[axis] = s->scalars[n->op->operands[operand]].i;
+        operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
+    }
+    return c;
+}
+
 static int count_tiles(void *context)
 {
     const role_sim *r = context;
@@ -75,7 +82,7 @@ static void begin_tile(void *context, int tile)
 static void compute_scalar(void *context, const loop_node *n)
 {
     role_sim *r = context;
-    if (tile_type_of(r->s->kernel, n->op->results[0]).rank) return;
+    if ((n->code != LOOP_LET && n->code != LOOP_LOAD) || tile_type_of(r->s->kernel, n->op->results[0]).rank) return;
     if (n->op->code == OP_LOAD)
         sim_access(&r->sim, n->op);
     else
@@ -98,23 +105,14 @@ static int begin_round(void *context, const loop_node *n, int round)
     } else {
         count = first < limit ? (limit - first + step - 1) / step : 0;
     }
-    scalars[n->op->regions[0]->args[0]].i = first + round * step;
+    if (round >= 0) scalars[n->op->regions[0]->args[0]].i = first + round * step;
     return (int)count;
 }
 
 static void *note(void *context, const loop_node *n, bool first)
 {
     role_sim *r = context;
-    if (n->code == LOOP_BULK_IN) {
-        pending_copy *c = ARENA_NEW(r->sim.memory, pending_copy);
-        const struct access *a = &n->op->attr.access;
-        *c = (pending_copy){.operand = n->number[1], .box = n->number[0]};
-        for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
-            c->start[axis] = r->sim.scalars[n->op->operands[operand]].i;
-            operand += a->kind[axis] == INDEX_SLICE ? 2 : 1;
-        }
-        return c;
-    }
+    if (n->code == LOOP_BULK_IN) return sim_note_copy(&r->sim, n);
     if (n->code == LOOP_MATRIX) {
         pending_product *p = ARENA_NEW(r->sim.memory, pending_product);
         bool overwrites = n->number[0] == LOOPS_FROM_ZERO || (n->number[0] == LOOPS_ADD_LATER && first);
@@ -137,7 +135,7 @@ static double *stage_of(role_sim *r, int operand, int stage)
     return r->ring[operand] + (int64_t)stage * tile[r->s->operands[operand].side] * tile[2];
 }
 
-static void land(role_sim *r, const pending_copy *c)
+static void land(role_sim *r, const sim_copy *c)
 {
     const sched_operand *o = &r->s->operands[c->operand];
     const array_view *array = &r->sim.arrays[o->load->attr.access.array];
@@ -228,7 +226,7 @@ static void run_node(void *context, const loop_node *n, int group, int stage, vo
     switch (n->code) {
     case LOOP_BULK_IN:
         CHECK(r->copy_count < MOST_PENDING);
-        r->copies[r->copy_count] = *(const pending_copy *)noted;
+        r->copies[r->copy_count] = *(const sim_copy *)noted;
         r->copies[r->copy_count++].stage = stage;
         break;
     case LOOP_WAIT:
@@ -263,6 +261,7 @@ bool loops_sim_roles(const loop_program *p, const array_view *arrays, const laun
                      arena *memory, text *why)
 {
     const schedule *s = p->schedule;
+    if (p->chained) return loops_sim_chained(p, arrays, plan, preferred, memory, why);
     if (!s || sched_warps_fill(s)) return false;
     for (int i = 0; i < s->operand_count; i++)
         if (s->operands[i].windows) return false;
@@ -284,8 +283,14 @@ bool loops_sim_roles(const loop_program *p, const array_view *arrays, const laun
     r.sim.known = &known;
     r.sim.known_count = r.sim.most_known = 1;
     r.sim.registers = &sum;
-    const loop_numbers numbers = {
-        &r, preferred % (s->choice.groups + 1), count_tiles, begin_tile, begin_round, compute_scalar, note, run_node};
+    const loop_numbers numbers = {.context = &r,
+                                  .preferred = preferred % (s->choice.groups + 1),
+                                  .tiles = count_tiles,
+                                  .begin = begin_tile,
+                                  .round = begin_round,
+                                  .scalar = compute_scalar,
+                                  .note = note,
+                                  .run = run_node};
     loops_check_on(p, &numbers, memory, why);
     return true;
 }

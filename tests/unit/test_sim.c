@@ -262,6 +262,9 @@ TEST(products_with_roles_are_those_of_ref)
                 {F, "integers", "M=65 N=80 K=144", false},
                 {F, "eighths", "M=65 N=80 K=144", false},
                 {F, "curved", "T=bf16 M=65 N=72 K=72", false},
+                {K("attention"), "attention", "T=bf16 B=1 H=2 L=136 S=136 D=64 CAUSAL=true BM=128 BN=16 scale=0.5", false},
+                {K("attention"), "attention", "T=f16 B=1 H=1 L=65 S=200 D=64 scale=0.5", false},
+                {K("attention"), "attention", "T=bf16 B=1 H=1 L=256 S=256 D=64 CAUSAL=true BM=128 BN=64 scale=0.5", false},
                 {F, "taking_turns", "T=bf16 M=65 N=72 K=136", true}};
     cuda_target target = cuda_target_default(90);
     const sched_machine machine = {target.arch, target.multiprocessors, target.shared_bytes, false};
