@@ -245,6 +245,8 @@ def _cast(x, *args, **keywords):
     if wanted is None and like is None:
         raise TypeError("quern.fuse: .to() is for types here; move tensors outside")
     type = like or _WORDS[str(wanted).rpartition(".")[2]]
+    if type in ("u8", "i8", "i16") and x._type in _FLOATS:  # torch's wrap around, the language's end at the largest
+        return _same(x, f"{type}(i32({x._words}))", type)
     return x if type == x._type else _same(x, f"{type}({x._words})", type)
 
 

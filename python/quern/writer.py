@@ -146,6 +146,8 @@ class Writer:
             raise Unsupported(f"{want}")
         if want == torch.bool:
             return f"(({words}) != 0)"
+        if have.is_floating_point and want in (torch.uint8, torch.int8, torch.int16):  # torch's wrap around, the language's end at the largest
+            words = f"i32({words})"
         return f"{WORDS[want]}({words})"
 
     def operand(self, x, dtype, shape=None, typed=False):

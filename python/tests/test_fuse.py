@@ -97,7 +97,7 @@ class Fuse(unittest.TestCase):
 
         def second(i, u, d, h, s, zero):
             return (u.sum(1), i.int().sum(), i.int().cumsum(1), i & 7, i ^ 3, ~i, i.clamp(-3, 3), i.clamp(-0.5, 3.2), torch.sqrt(abs(i)).long(), d * s, d * zero, i * zero, F.rms_norm(h * 0.1, (16,)), u * 0.5, torch.where(i > 0, i, 0.5),
-                    torch.where(i > 0, 1, -1), i == d, torch.cat([d, h], 1), (i > 0).sum(1), i.bool(), u + i.to(torch.int8), h.type_as(d), i % 5, torch.logical_and(i, u), h.float() % 0.7)  # fmt: skip
+                    torch.where(i > 0, 1, -1), i == d, torch.cat([d, h], 1), (i > 0).sum(1), i.bool(), u + i.to(torch.int8), h.type_as(d), i % 5, torch.logical_and(i, u), h.float() % 0.7, (d * 300).to(torch.uint8))  # fmt: skip
 
         def third(x, w):
             return (F.mish(x), F.hardswish(x), F.hardsigmoid(x), F.relu6(x * 4), F.softsign(x), F.selu(x), F.elu(x, 0.5), F.celu(x, alpha=2.0), F.hardtanh(x, -0.5, 0.25), F.logsigmoid(x), F.glu(x), F.normalize(x, dim=-1),
