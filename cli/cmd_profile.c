@@ -173,8 +173,9 @@ static int print_stalls(const qn_samples *s, qn_status sampled, const qn_error *
         const qn_line_samples *at = &s->items[i];
         char place[600];
         place_of(at, place, sizeof(place));
-        printf("  %5.1f %%  %-32s most of it: %s, %.0f %%\n", 100.0 * (double)at->samples / (double)s->total, place,
-               at->reason, 100.0 * (double)at->reason_samples / (double)at->samples);
+        print_safely(stdout, "  %5.1f %%  %-32s most of it: %s, %.0f %%\n",
+                     100.0 * (double)at->samples / (double)s->total, place, at->reason,
+                     100.0 * (double)at->reason_samples / (double)at->samples);
     }
     return EXIT_OK;
 }

@@ -86,7 +86,10 @@ static void print_folder(const char *folder, const arguments *given, child_story
             char *text = read_whole_file(path);
             if (text && kind == 0) read_status(text, story);
             if (text && kind == 3) profile_print_hints(text, strlen(text));
-            if (text && (kind == 1 || (kind == 2 && given->memory))) printf("%s%s", kind == 2 ? "\n" : "", text);
+            if (text && (kind == 1 || (kind == 2 && given->memory))) {
+                if (kind == 2) printf("\n");
+                write_safely(stdout, text, strlen(text));
+            }
             free(text);
         }
     for (int i = 0; i < count; i++) {

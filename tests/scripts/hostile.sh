@@ -79,6 +79,10 @@ printf 'kernel k(in float x[n], out float y[n]) launch (n) { y[program(0)] = x[0
 shown "prints" "$quern" run "$name" --set n=3
 shown "a profile" "$quern" profile "$name" --device cpu --set n=3 --runs 1
 shown "the log" env QUERN_LOG=all "$quern" run "$name" --set n=3 --no-cache
+shown "the profile of a program" "$quern" profile -- "$quern" run "$name" --set n=3 --device cpu
+shown "made rows" "$quern" data make --rows 10 -o "$name.parquet"
+shown "facts of rows" "$quern" data stats "$name.parquet" -o "$name.json"
+shown "rows" "$quern" data head "$name.parquet" --rows 1
 printf 'kernel k file "%s[2J"\n bad' "$escape" >bad.tile
 shown "a dump" "$quern" run bad.tile
 holds "data for programs stays as it is" sh -c "\"$quern\" fmt \"$name\" | LC_ALL=C grep -q '$(printf '\342\200\256')'"
