@@ -37,6 +37,8 @@ def number(value):
             return "inf" if value > 0 else "(-inf)"
         words = repr(value)
         return f"({words})" if value < 0 else words
+    if value == -(1 << 63):  # a number of the language has no sign
+        return f"({value + 1} - 1)"
     return f"({value})" if value < 0 else str(value)
 
 

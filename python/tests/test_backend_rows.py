@@ -161,6 +161,8 @@ class Rows(unittest.TestCase):
         self.check(lambda x, y, p: [x.amax(1), x.argmax(1), x.max(1).values, x[:, 1:].sum(0), x.mean(0), y.softmax(1), torch.pow(2.0, x)], [x, y, y], 1e-5)
         wrapped = torch.tensor([[-1.0, -0.5, 255.9, 256.0, 300.0, 127.6, -129.0]] * 5)  # as torch's whole numbers do
         self.check(lambda x, y, p: [(x * 2).to(each) + 1 for each in (torch.uint8, torch.int8, torch.int16)], [wrapped, y, y], 0)
+        ends = [torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max, 2**53 + 1]
+        self.check(lambda i, y, p: [(i + ends[0]) ^ i, (i % 7) * ends[2], i + ends[1]], [torch.arange(35).view(5, 7), y, y], 0)
         tenths = torch.arange(-175, 175).view(50, 7) * 0.1  # multiples of what they are divided by, as rounded: none is below 0 or as large as that
         ends = torch.tensor([float("inf"), float("-inf"), 0.1, -0.3, 0.7, 1e6, -0.0])
         self.check(lambda x, y, p: [x % 0.1, torch.remainder(x, -0.3), x % y.abs(), torch.remainder(x, p), p % x], [tenths, tenths.flip(0), ends.expand(50, 7)], 0)
