@@ -116,7 +116,7 @@ unsigned trace_folded_axes(const graph_node *x); /* of a REDUCE's or a SCAN's in
 /* small_fold.c */
 #define SMALL_FOLD_AXIS 64                    /* extents up to here are structure ... */
 #define SMALL_FOLD_MOST 128                   /* ... and folds of so many elements are chains, with those inside them */
-#define SMALL_FOLD_TERMS 256                  /* ... of so many terms; windows share theirs with their neighbours */
+#define SMALL_FOLD_TERMS 500                  /* ... of so many terms; windows share theirs with their neighbours */
 #define SMALL_FOLD_RESULTS ((int64_t)1 << 15) /* of a fold whose extents are small, but no window's */
 bool fold_is_small(const graph *g, node n);
 bool fold_is_worth_a_text(const graph *g, node n);
