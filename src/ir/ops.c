@@ -13,13 +13,15 @@ const dtype_info dtypes[DT_COUNT] = {
 #undef DTYPE
 };
 
-/* Whether the letter is among the first three of a literal; a constant expression, so strchr will not do. */
+/* Whether the letter is among the first four of a literal; a constant expression, so strchr will not do. */
 #define LETTER(flags, at) ((flags)[sizeof(flags) > (at) + 1 ? (at) : 0])
-#define HAS(flags, letter) \
-    (LETTER(flags, 0) == (letter) || LETTER(flags, 1) == (letter) || LETTER(flags, 2) == (letter))
+#define HAS(flags, letter)                                                                          \
+    (LETTER(flags, 0) == (letter) || LETTER(flags, 1) == (letter) || LETTER(flags, 2) == (letter) || \
+     LETTER(flags, 3) == (letter))
 const op_info ops[OP_COUNT] = {
-    [OP_NONE] = {"none", CLASS_LEAF, 0, "", RESULT_NONE, false, false, false, false},
-#define LETTERS(flags) HAS(flags, 'P'), HAS(flags, 'C'), HAS(flags, 'A'), HAS(flags, 'L')
+    [OP_NONE] = {"none", CLASS_LEAF, 0, "", RESULT_NONE, false, false, false, false, false, false},
+#define LETTERS(flags) \
+    HAS(flags, 'P'), HAS(flags, 'C'), HAS(flags, 'A'), HAS(flags, 'L'), HAS(flags, 'N'), HAS(flags, 'D')
 #define OP(name, text, class, count, types, result, flags) \
     [OP_##name] = {text, CLASS_##class, count, types, RESULT_##result, LETTERS(flags)},
 #include "ir/ops.def"
@@ -51,27 +53,7 @@ number fold_identity(fold_kind fold, dtype t)
 
 bool op_rounds_correctly(op_code code, dtype elem)
 {
-    switch (code) {
-    case OP_RSQRT:
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_EXPM1:
-    case OP_LOG:
-    case OP_LOG2:
-    case OP_LOG1P:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_ERF:
-    case OP_SIGMOID:
-    case OP_GELU:
-    case OP_GELU_TANH:
-    case OP_SILU:
-    case OP_SOFTPLUS:
-    case OP_POW: return false;
-    case OP_MOD: return !dtype_is_float(elem);
-    default: return true;
-    }
+    return !ops[code].near && (code != OP_MOD || !dtype_is_float(elem));
 }
 
 tile_knob tile_knob_find(const char *name)

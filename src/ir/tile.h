@@ -67,7 +67,7 @@ typedef struct op_info {
     int count;
     const char *types;
     op_result result;
-    bool pure, commutative, associative, costly;
+    bool pure, commutative, associative, costly, near, domain;
 } op_info;
 extern const op_info ops[OP_COUNT];
 /* Does every device give the correctly rounded result, where it is asked to be precise? elem: of the result. */

@@ -25,20 +25,9 @@ static void reach(flow *f, value v)
 
 static bool has_domain(op_code code, dtype from, dtype to)
 {
-    switch (code) {
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_EXPM1:
-    case OP_LOG:
-    case OP_LOG2:
-    case OP_LOG1P:
-    case OP_POW: return true;
-    case OP_CONVERT: /* the largest number of a short float is below that of most integers */
-        return dtype_is_float(to) && dtypes[to].size_bytes < 4 && to != DT_BF16 && dtypes[from].size_bytes > 1;
-    default: return false;
-    }
+    if (code != OP_CONVERT) return ops[code].domain;
+    /* the largest number of a short float is below that of most integers */
+    return dtype_is_float(to) && dtypes[to].size_bytes < 4 && to != DT_BF16 && dtypes[from].size_bytes > 1;
 }
 
 static void follow_block(flow *f, const tile_block *block, const tile_op *of);
