@@ -151,11 +151,14 @@ static const char products[] =
 /* Functions that nobody calls are compiled too when they are neither static nor inline. */
 static void compile(nvrtc *n, int arch, const char *source, bool functions)
 {
-    static const char *const flags[] = {"-rdc=true"};
+    const char *flags[2]; /* in a hurry: only whether it compiles, to machine code, is the question */
+    int count = 0;
+    if (functions) flags[count++] = "-rdc=true";
+    if (nvrtc_version(n) >= 1300) flags[count++] = "--Ofast-compile=max";
     text words = {0};
     const char *body = strchr(source, '\n'); /* the first line defines INLINE */
     if (functions) text_print(&words, "#define INLINE __device__ __noinline__%s", body);
-    nvrtc_options options = {.arch = arch, .flags = flags, .flag_count = functions ? 1 : 0};
+    nvrtc_options options = {.arch = arch, .flags = flags, .flag_count = count};
     nvrtc_output output = {0};
     qn_error error = {0};
     qn_status status = nvrtc_compile(n, functions ? text_get(&words) : source, "prelude.cu", &options, &output, &error);
