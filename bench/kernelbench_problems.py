@@ -17,7 +17,7 @@ import tempfile
 
 import torch
 
-LIMITS = {"medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operations
+LIMITS = {"large": (1 << 27, 3e11), "medium": (16 << 20, 4e9), "small": (1 << 19, 5e7)}  # numbers, operations
 STRUCTURE = re.compile(r"kernel|stride|pad|dilation|group|channel|feature|classes|_dim$|^dim$|heads|^(C|O|S|P|G|HEADS)$")
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int8: 4, torch.int16: 5,
           torch.int32: 6, torch.int64: 7, torch.uint8: 8, torch.bool: 12, torch.float8_e4m3fn: 13}
