@@ -485,11 +485,11 @@ void habit_slice(parser *p, const ast *subscript)
         return;
     }
     if (length && length->kind == AST_UNARY && !strcmp(length->word, "-") && length->left->kind == AST_NUMBER) {
-        const number *ends[] = {start->kind == AST_NUMBER ? &start->number : NULL, &length->left->number};
-        const char *whole = ends[0] && !start->is_float && !length->left->is_float
-                                ? arena_print(p->file->memory, "[%lld : n - %lld]", (long long)ends[0]->i,
-                                              (long long)(ends[0]->i + ends[1]->i))
-                                : "[i : n - i]";
+        bool whole_numbers = start->kind == AST_NUMBER && !start->is_float && !length->left->is_float;
+        int64_t both;
+        const char *whole = "[i : n - i]";
+        if (whole_numbers && !__builtin_add_overflow(start->number.i, length->left->number.i, &both))
+            whole = arena_print(p->file->memory, "[%lld : n - %lld]", (long long)start->number.i, (long long)both);
         diagnose(p->d, W603, length->from, arena_print(p->file->memory, "of an axis n it is `%s`", whole),
                  "a slice is start and length: a length below 0 is nothing, it does not count from the end");
         return;
