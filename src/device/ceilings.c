@@ -1,6 +1,6 @@
 /*
  * Measures the machine's ceilings. In: the library made from ceilings_source, a size. Out: copy and read bandwidth, FMA
- * peak. Each is the best of several methods, thread counts and repetitions, since a ceiling is what the machine can do,
+ * peak, products of narrow types. Each is the best of several methods, thread counts and repetitions, since a ceiling is what the machine can do,
  * not what it happens to do while somebody else uses it.
  * SPDX-License-Identifier: MIT
  */
@@ -9,13 +9,17 @@
 #include "device/cpu/compiler.h"
 
 #include "device/failure.h"
+#include "emit/prelude.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-void ceilings_source(text *out)
+/* The FMA peak is what holds for some milliseconds, as long as a product takes: shorter bursts run at a higher clock. */
+enum { PIECE = 1 << 17, FMA_STEPS = 4000, FMA_PER_STEP = 12, FMA_PIECES = 512 };
+
+static void source_of_loops(text *out)
 {
     text_add(out,
              "/* The measuring loops of Quern: copies, reads, multiply-adds. */\n"
@@ -156,11 +160,38 @@ void ceilings_source(text *out)
              "}\n");
 }
 
+void ceilings_source(text *out)
+{
+    /* The prelude's own step of a product of narrow types: one element a lane where the processor has no instruction for two. */
+    const char *const names[] = {"dot_word_bf16x2", "dot_word_i16x2"}, *unknown;
+    CHECK(prelude_emit(names, COUNT(names), out, &unknown));
+    source_of_loops(out);
+    text_add(out, "#define MULTIPLY_PAIRS(NAME, WORDS, SUMS, ADD, DEEP) \\\n"
+                  "    float multiply_add_##NAME(long count, vector *start) \\\n"
+                  "    { \\\n"
+                  "        WORDS x = *(WORDS *)start, y = x; \\\n"
+                  "        SUMS s[FMA_PER_STEP] = {0}, sum = {0}; \\\n"
+                  "        for (long n = 0; n < count; n++) \\\n"
+                  "            UNROLL for (int i = 0; i < FMA_PER_STEP; i++) { \\\n"
+                  "                s[i] = ADD(s[i], x, y); \\\n"
+                  "                HERE(s[i]); \\\n"
+                  "            } \\\n"
+                  "        UNROLL for (int i = 0; i < FMA_PER_STEP; i++) sum += s[i]; \\\n"
+                  "        return (float)sum[0]; \\\n"
+                  "    } \\\n"
+                  "    int deep_##NAME(void) { return DEEP; }\n"
+                  "#if defined(__x86_64__)\n"
+                  "#define HERE(s) __asm__ volatile(\"\" : \"+x\"(s))\n"
+                  "#else\n"
+                  "#define HERE(s)\n"
+                  "#endif\n");
+    text_print(out, "enum { FMA_PER_STEP = %d };\n", FMA_PER_STEP);
+    text_add(out, "MULTIPLY_PAIRS(bf16, dot_words_bf16x2, dot_f32v, dot_add_bf16x2, DOT_bf16x2_DEEP)\n"
+                  "MULTIPLY_PAIRS(i8, dot_words_i16x2, dot_i32v, dot_add_i16x2, DOT_i16x2_DEEP)\n");
+}
+
 typedef void copy_loop(char *to, const char *from, long count);
 typedef float fma_loop(long count, void *start);
-
-/* The FMA peak is what holds for some milliseconds, as long as a product takes: shorter bursts run at a higher clock. */
-enum { PIECE = 1 << 17, FMA_STEPS = 4000, FMA_PER_STEP = 12, FMA_PIECES = 512 };
 
 typedef struct job {
     copy_loop *copy;
@@ -331,6 +362,19 @@ static double cache_rate(pool *p, copy_loop *read, char *memory, size_t part_byt
     return (double)j.part_bytes * j.turns * (double)count / least_ns(p, count, cache_pieces, &j);
 }
 
+/* Products that an instruction takes two at a time; 0: there is none. */
+static double pairs_rate(void *library, const char *type, pool *p, int lanes, job *j)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "deep_%s", type);
+    int (*deep)(void) = (int (*)(void))find(library, name);
+    snprintf(name, sizeof(name), "multiply_add_%s", type);
+    j->fma = (fma_loop *)find(library, name);
+    if (!j->fma || !deep || deep() < 2) return 0;
+    int64_t count = FMA_PIECES * pool_threads(p);
+    return 2.0 * deep() * lanes * FMA_PER_STEP * FMA_STEPS * (double)count / least_ns(p, count, fma_pieces, j);
+}
+
 static void measure_more(void *library, pool *p, char *from, char *to, int64_t pieces, int lanes, qn_roofline *out)
 {
     job j = {.from = from, .to = to};
@@ -350,6 +394,8 @@ static void measure_more(void *library, pool *p, char *from, char *to, int64_t p
                                least_ns(p, count, fma_pieces, &j); /* half the lanes, twice */
     j.fma = (fma_loop *)find(library, "exponentials");
     out->exp_g_per_s = 4.0 * lanes * FMA_STEPS * (double)count / least_ns(p, count, fma_pieces, &j);
+    out->dot_bf16_gflop_per_s = pairs_rate(library, "bf16", p, lanes, &j);
+    out->dot_i8_gflop_per_s = pairs_rate(library, "i8", p, lanes, &j);
     out->launch_ns = least_ns(p, pool_threads(p), no_work, NULL);
     enum { JOBS = 256 };
     pool_job *jobs = heap_aligned(64, sizeof(pool_job) * JOBS);

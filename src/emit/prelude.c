@@ -12,26 +12,34 @@
 typedef struct type_row {
     const char *type, *c, *value, *integer, *signed_name, *unsigned_name, *bits;
     const char *instruction, *suffix, *operands, *round, *mantissa, *bias;
-    const char *sum, *sum_c; /* the type that dot adds up in */
+    const char *sum, *sum_c;   /* the type that dot adds up in */
+    const char *word, *word_c; /* what panels of dot are made of */
 } type_row;
 
 static const type_row type_rows[] = {
-    {"f32", "float", "float", "int", "i32", "u32", "32", "ss", "f", "%1, %1, ", "0x1p23f", "23", "127", "f32", "float"},
+    {"f32", "float", "float", "int", "i32", "u32", "32", "ss", "f", "%1, %1, ", "0x1p23f", "23", "127", "f32", "float",
+     "f32", "float"},
     {"f64", "double", "double", "long", "i64", "u64", "64", "sd", "", "%1, %1, ", "0x1p52", "52", "1023", "f64",
-     "double"},
-    {"f32x16", "float", "f32x16", "i32x16", "i32", "u32", "32", "ps", "f", "%1, ", "0x1p23f", "23", "127", "", ""},
-    {"f64x8", "double", "f64x8", "i64x8", "i64", "u64", "64", "pd", "", "%1, ", "0x1p52", "52", "1023", "", ""},
-    {"i8", "signed char", "signed char", "signed char", "i8", "u8", "8", "", "", "", "", "", "", "i32", "int"},
-    {"i16", "short", "short", "short", "i16", "u16", "16", "", "", "", "", "", "", "", ""},
-    {"i32", "int", "int", "int", "i32", "u32", "32", "", "", "", "", "", "", "", ""},
-    {"i64", "long", "long", "long", "i64", "u64", "64", "", "", "", "", "", "", "", ""},
-    {"u8", "unsigned char", "unsigned char", "signed char", "i8", "u8", "8", "", "", "", "", "", "", "i32", "int"},
-    {"u16", "unsigned short", "unsigned short", "short", "i16", "u16", "16", "", "", "", "", "", "", "", ""},
-    {"u32", "unsigned int", "unsigned int", "int", "i32", "u32", "32", "", "", "", "", "", "", "", ""},
-    {"u64", "unsigned long", "unsigned long", "long", "i64", "u64", "64", "", "", "", "", "", "", "", ""},
-    {"f16", "unsigned short", "", "", "", "u16", "16", "", "", "", "", "", "", "f32", "float"},
-    {"bf16", "unsigned short", "", "", "", "u16", "16", "", "", "", "", "", "", "f32", "float"},
-    {"f8e4m3", "unsigned char", "", "", "", "u8", "8", "", "", "", "", "", "", "f32", "float"},
+     "double", "f64", "double"},
+    {"f32x16", "float", "f32x16", "i32x16", "i32", "u32", "32", "ps", "f", "%1, ", "0x1p23f", "23", "127", "", "", "",
+     ""},
+    {"f64x8", "double", "f64x8", "i64x8", "i64", "u64", "64", "pd", "", "%1, ", "0x1p52", "52", "1023", "", "", "", ""},
+    {"i8", "signed char", "signed char", "signed char", "i8", "u8", "8", "", "", "", "", "", "", "i32", "int", "i16x2",
+     "int"},
+    {"i16", "short", "short", "short", "i16", "u16", "16", "", "", "", "", "", "", "", "", "", ""},
+    {"i32", "int", "int", "int", "i32", "u32", "32", "", "", "", "", "", "", "", "", "", ""},
+    {"i64", "long", "long", "long", "i64", "u64", "64", "", "", "", "", "", "", "", "", "", ""},
+    {"u8", "unsigned char", "unsigned char", "signed char", "i8", "u8", "8", "", "", "", "", "", "", "i32", "int",
+     "i16x2", "int"},
+    {"u16", "unsigned short", "unsigned short", "short", "i16", "u16", "16", "", "", "", "", "", "", "", "", "", ""},
+    {"u32", "unsigned int", "unsigned int", "int", "i32", "u32", "32", "", "", "", "", "", "", "", "", "", ""},
+    {"u64", "unsigned long", "unsigned long", "long", "i64", "u64", "64", "", "", "", "", "", "", "", "", "", ""},
+    {"f16", "unsigned short", "", "", "", "u16", "16", "", "", "", "", "", "", "f32", "float", "f32", "float"},
+    {"bf16", "unsigned short", "", "", "", "u16", "16", "", "", "", "", "", "", "f32", "float", "bf16x2",
+     "dot_word_bf16x2"},
+    {"f8e4m3", "unsigned char", "", "", "", "u8", "8", "", "", "", "", "", "", "f32", "float", "f32", "float"},
+    {"bf16x2", "dot_word_bf16x2", "", "", "", "", "", "", "", "", "", "", "", "f32", "float", "", ""},
+    {"i16x2", "int", "", "", "", "", "", "", "", "", "", "", "", "i32", "int", "", ""},
 };
 
 static const type_row *row_of(const char *type)
@@ -60,6 +68,8 @@ static const char *variable(const char *type, char letter)
     case 'X': return row->bias;
     case 'k': return row->sum;
     case 'a': return row->sum_c;
+    case 'q': return row->word;
+    case 'e': return row->word_c;
     default: return NULL;
     }
 }

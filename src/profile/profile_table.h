@@ -15,7 +15,7 @@ typedef struct row {
     int64_t calls, self_ns, total_ns, device_self_ns, device_total_ns, device_calls, memory_bytes;
     double flops, bytes;        /* of launches and copies, together */
     double roofline;            /* share of it; NAN: not known */
-    const char *bound;          /* "memory", "compute", "tensor cores": of what took longest; NULL: not known */
+    const char *bound;          /* "memory", "compute", "tensor cores", "products": of what took longest; NULL: not known */
     double roof_ns, longest_ns; /* the time that `roofline` is of; of the sum that `bound` is of */
     int64_t estimated_ns;       /* of its device time: from kernels that it shares with others */
 } row;

@@ -197,6 +197,13 @@ TEST(products_beside_the_tensor_cores)
     v.flops = 5e7; /* slower than multiply-adds: those are the limit */
     EXPECT_NEAR(share_of_limit(&b, &v, &limit), 0.5, 1e-9);
     EXPECT_TEXT(limit, "fma");
+    b.roofline =
+        (qn_roofline){.dot_bf16_gflop_per_s = 200}; /* of a CPU: only narrow types have products of their own */
+    v.flops = 1.5e8;
+    EXPECT_NEAR(share_of_limit(&b, &v, &limit), 1.5, 1e-9);
+    b.roofline.fma_f32_gflop_per_s = 100;
+    EXPECT_NEAR(compute_share(&b.roofline, "a bf16[8]", 150, &limit), 0.75, 1e-9);
+    EXPECT(!strcmp(limit, "products") && limit_is_products(limit));
 }
 
 TEST_MAIN(CASE(products_beside_the_tensor_cores), CASE(floats_may_differ_a_little), CASE(what_is_not_finite_must_agree),

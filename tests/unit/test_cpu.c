@@ -359,5 +359,55 @@ TEST(long_sums_of_tensors)
     free(x);
 }
 
+/* Pairs of bf16 that one instruction multiplies: what is not finite stays in its own row and column, at the odd end of k too; a
+ * precise kernel keeps subnormal numbers. */
+TEST(products_in_pairs)
+{
+    static const char words[] = "kernel fast(in bf16 a[M][K], in bf16 b[K][N], out float c[M][N]) launch (1)\n"
+                                "{ c[0 : 16][0 : 16] = dot(a[0 : 16][0 : 35], b[0 : 35][0 : 16]); }\n"
+                                "kernel exact(in bf16 a[M][K], in bf16 b[K][N], out float c[M][N]) launch (1) precise\n"
+                                "{ c[0 : 16][0 : 16] = dot(a[0 : 16][0 : 35], b[0 : 35][0 : 16]); }\n";
+    enum { M = 16, K = 35, N = 16, ONE = 0x3f80, HUGE_BF16 = 0x7e80, TINY = 0x0001, INF = 0x7f80, NO = 0x7fc0 };
+    static const char *const names[] = {"fast", "exact"};
+    uint16_t a[M * K], b[K * N];
+    float c[M * N];
+    int64_t shape_a[] = {M, K}, shape_b[] = {K, N}, shape_c[] = {M, N};
+    qn_error error;
+    qn_context *context;
+    qn_module *module;
+    qn_call *call;
+    for (int i = 0; i < M * K; i++) a[i] = ONE;
+    for (int i = 0; i < K * N; i++) b[i] = ONE;
+    a[2 * K + 34] = INF;
+    b[34 * N + 3] = NO;
+    for (int k = 0; k < K; k++) a[5 * K + k] = TINY;
+    for (int k = 0; k < K; k++) b[k * N + 7] = HUGE_BF16; /* 2^126: a sum of 35 * 2^-7 where subnormal numbers count */
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_text(context, "pairs.qn", words, &module, &error) == QN_OK);
+    for (int which = 0; which < 2; which++) {
+        EXPECT(qn_call_new(module, names[which], &call, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "a", a, QN_BF16, 2, shape_a, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "b", b, QN_BF16, 2, shape_b, NULL, &error) == QN_OK);
+        EXPECT(qn_call_set_memory(call, "c", c, QN_F32, 2, shape_c, NULL, &error) == QN_OK);
+        EXPECT(qn_call_run(call, "cpu", &error) == QN_OK);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                float got = c[i * N + j];
+                if (j == 3)
+                    EXPECT(isnan(got));
+                else if (i == 2)
+                    EXPECT(got == INFINITY);
+                else if (i == 5 && j == 7)
+                    EXPECT(got == 35 * 0x1p-7f || (!which && got == 0));
+                else if (i != 5 && j != 7)
+                    EXPECT(got == 35);
+            }
+        qn_call_free(call);
+    }
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
 TEST_MAIN(CASE(values_and_state), CASE(asserts), CASE(prints), CASE(phases), CASE(several_threads), CASE(no_compiler),
-          CASE(bad_text), CASE(ceilings), CASE(long_sums), CASE(long_sums_of_columns), CASE(long_sums_of_tensors))
+          CASE(bad_text), CASE(ceilings), CASE(long_sums), CASE(long_sums_of_columns), CASE(long_sums_of_tensors),
+          CASE(products_in_pairs))

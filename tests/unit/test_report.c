@@ -203,7 +203,7 @@ TEST(names_lie_beside_dots)
 /* Nothing is shown above 100 % of what was measured without a word why. */
 TEST(shares_above_the_limit)
 {
-    static const char *const limits[] = {"memory", "compute", "tensor cores", "copy", "read", "fma"};
+    static const char *const limits[] = {"memory", "compute", "tensor cores", "products", "copy", "read", "fma"};
     for (int i = 0; i < COUNT(limits); i++) {
         EXPECT_TEXT(limit_words(1.0, limits[i]), limits[i]);
         EXPECT_TEXT(limit_words(1.0049, limits[i]), limits[i]); /* shown as 100 */

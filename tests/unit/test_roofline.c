@@ -64,7 +64,13 @@ TEST(measured_once_and_kept)
     EXPECT(first.fma_f32_gflop_per_s > 0.1 && first.fma_f64_gflop_per_s > 0.1);
     EXPECT(first.exp_g_per_s > 0.01 && first.exp_g_per_s < first.fma_f32_gflop_per_s);
     EXPECT(first.launch_ns > 1 && first.launch_ns < 1e7 && first.graph_launch_ns > 1);
-    EXPECT(first.dot_bf16_gflop_per_s == 0 && first.units > 0 && first.measured[0] && first.device[0]);
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    bool pairs = __builtin_cpu_supports("avx512bf16"); /* a second product of bf16 for each lane, or none is told */
+    EXPECT(pairs ? first.dot_bf16_gflop_per_s > first.fma_f32_gflop_per_s : first.dot_bf16_gflop_per_s == 0);
+#endif
+    EXPECT(first.dot_i8_gflop_per_s > 0.1);
+    EXPECT(first.dot_tf32_gflop_per_s == 0 && first.units > 0 && first.measured[0] && first.device[0]);
     EXPECT(qn_roofline_find(context, "cpu", &again) && !strcmp(again.measured, first.measured));
     EXPECT_NEAR(again.copy_gb_per_s, first.copy_gb_per_s, 1e-6 * first.copy_gb_per_s);
     EXPECT(details_say("measured on this machine")); /* how its text is made best, too */

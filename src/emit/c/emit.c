@@ -395,6 +395,7 @@ qn_status emit_c(const tile_kernel *k, const emit_options *options, text *out, q
     emit_title(k, out);
     text_print(out, "typedef struct { void *data; long extents[%d], strides[%d]; } array_info;\n", MAX_RANK, MAX_RANK);
     text_add(out, abi_text);
+    if (k->precise) text_add(out, "#define PRECISE\n");
     const char *unknown = NULL;
     qn_status status = QN_OK;
     if (!prelude_emit(e.names, e.name_count, out, &unknown))

@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "profile/bench/bench.h"
+#include "profile/measure/roofs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -118,7 +119,7 @@ double variant_rate(const qn_bench_variant *v, bool flops)
 
 double variant_peak(const qn_bench_point *p, const qn_bench_variant *v)
 {
-    bool products = !strcmp(v->limit, "tensor cores") && v->share_of_limit > 0;
+    bool products = limit_is_products(v->limit) && v->share_of_limit > 0;
     return products ? v->flops / v->time.median_ns / v->share_of_limit : p->ceilings.fma_all_gflop_per_s;
 }
 
@@ -135,7 +136,7 @@ double variant_roof(const qn_bench_point *p, const qn_bench_variant *v, bool flo
 
 static bool is_compute(const char *limit)
 {
-    return !strcmp(limit, "fma") || !strcmp(limit, "tensor cores");
+    return !strcmp(limit, "fma") || limit_is_products(limit);
 }
 
 bool bench_counts_flops(const qn_bench_point *p)

@@ -1,7 +1,7 @@
 /*
  * How near a kernel comes to what the machine can. In: what is known of a launch, its time, measured ceilings. Out: the
  * largest of the shares that it reaches of the memory's bandwidth, of the multiply-adds, and, where it is faster than
- * those alone could be, of the tensor cores for its narrowest type.
+ * those alone could be, of the tensor cores, or of a processor's instructions for products, for its narrowest type.
  * SPDX-License-Identifier: MIT
  */
 #include "profile/measure/roofs.h"
@@ -13,7 +13,7 @@ static double dot_peak(const qn_roofline *r, const char *shapes)
 {
     if (!shapes) return r->dot_tf32_gflop_per_s;
     if (strstr(shapes, " f8")) return r->dot_f8_gflop_per_s;
-    if (strstr(shapes, " i8[")) return r->dot_i8_gflop_per_s;
+    if (strstr(shapes, " i8[") || strstr(shapes, " u8[")) return r->dot_i8_gflop_per_s;
     if (strstr(shapes, " bf16[")) return r->dot_bf16_gflop_per_s;
     if (strstr(shapes, " f16[")) return r->dot_f16_gflop_per_s;
     return r->dot_tf32_gflop_per_s;
@@ -24,7 +24,7 @@ double compute_share(const qn_roofline *r, const char *shapes, double gflop_per_
     bool wide = shapes && strstr(shapes, " f64[") && r->fma_f64_gflop_per_s > 0;
     double peak = wide ? r->fma_f64_gflop_per_s : r->fma_f32_gflop_per_s, dots = dot_peak(r, shapes);
     bool by_dots = gflop_per_s > peak && dots > peak;
-    *bound = by_dots ? "tensor cores" : "compute";
+    *bound = !by_dots ? "compute" : r->dot_tf32_gflop_per_s > 0 ? "tensor cores" : "products";
     return peak > 0 ? gflop_per_s / (by_dots ? dots : peak) : NAN;
 }
 
@@ -41,6 +41,11 @@ double roof_share(const qn_roofline *r, const record_facts *f, double time_ns, c
     double share = by_compute ? compute : memory;
     if (isfinite(share)) *bound = by_compute ? by : "memory";
     return share;
+}
+
+bool limit_is_products(const char *limit)
+{
+    return !strcmp(limit, "tensor cores") || !strcmp(limit, "products");
 }
 
 bool share_is_above(double share)
@@ -63,6 +68,7 @@ const char *limit_words(double share, const char *limit)
         {"fma", "fma (limit measured low)"},
         {"compute", "compute (limit measured low)"},
         {"tensor cores", "tensor cores (limit measured low)"},
+        {"products", "products (limit measured low)"},
     };
     if (!limit || !share_is_above(share)) return limit;
     for (int i = 0; i < COUNT(words); i++)

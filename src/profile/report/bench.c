@@ -481,7 +481,7 @@ static void put_roofline(const qn_bench_results *r, text *out)
         for (int k = 0; k < p->variant_count; k++) {
             const qn_bench_variant *v = &p->variants[k];
             if (!is_timed(v)) continue;
-            if (!strcmp(v->limit, "tensor cores")) products = fmax(products, variant_peak(p, v));
+            if (limit_is_products(v->limit)) products = fmax(products, variant_peak(p, v));
             dots[count++] = (roof_dot){.name = v->label,
                                        .about = p->arguments,
                                        .flops = v->flops,

@@ -247,7 +247,7 @@ INLINE f32x16 gather_some_f8e4m3(f32x16 to, const unsigned char *from, unsigned 
 
 //@ part gather_pack_$t
 //@ for f32 f64 f16 bf16 f8e4m3
-//@ needs gather_some_$t dot_pack_$t
+//@ needs gather_some_$t dot_rows_$k dot_thin_$t
 OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *lines, long m, const gather_table *depth, long k, int unit)
 {
     int low[GATHER_GUARDS], high[GATHER_GUARDS];
@@ -323,7 +323,7 @@ OUTLINE void gather_pack_b_$t($a *to, const gather_view *v, const gather_table *
 
 //@ part gather_strip_$t
 //@ for f32 f64 f16 bf16 f8e4m3
-//@ needs gather_pack_$t dot_panel_$t
+//@ needs gather_pack_$t dot_panel_$k
 /* As dot_strip: at most DOT_M rows from `top` on. */
 OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long top, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
 {
@@ -343,7 +343,7 @@ OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long to
         gather_count(&b->depth, b->guards, 0, p0, kc, depth_b);
         long kept = gather_keep(a, lines_a, m, depth_a, b, lines_b, n, depth_b, kc);
         gather_pack_a_$t(rows_a, a, lines_a, m, depth_a, kept, unit && kept == kc);
-        dot_ahead_$t ahead = {0};
+        dot_ahead_$k ahead = {0};
         for (long j = 0; j < n; j += WIDE) {
             int low[GATHER_GUARDS], high[GATHER_GUARDS], done;
             long wide = n - j < WIDE ? n - j : WIDE, from = 0;
@@ -356,7 +356,7 @@ OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long to
                 if (done && last) sums.to = out + j, sums.to_row = out_row;
                 int whole = to - from == kc;
                 gather_pack_b_$t(panel, b, lines_b + j, wide, depth_b + from, to - from, whole ? period : GATHER_PERIOD + 1);
-                dot_panel_$t(rows_a + from, panel, sums, m, wide, to - from, edge, &ahead);
+                dot_panel_$k(rows_a + from, panel, sums, m, wide, to - from, edge, &ahead);
                 sums.from = c + j;
                 from = next;
             } while (!done);
