@@ -23,9 +23,9 @@ void hash_index_add(hash_index *h, uint64_t hash, int number)
 {
     if (h->count * 3 >= h->capacity * 2) {
         const hash_entry *old = h->entries;
-        int capacity = h->capacity;
-        h->capacity = capacity ? capacity * 2 : 16;
-        h->entries = ARENA_ARRAY(h->memory, hash_entry, h->capacity);
+        int capacity = h->capacity, more = capacity ? capacity * 2 : 16;
+        h->entries = ARENA_ARRAY(h->memory, hash_entry, more); /* without memory for it the old ones stay (heap_try) */
+        h->capacity = more;
         for (int i = 0; i < capacity; i++)
             if (old[i].number) put(h, old[i]);
     }

@@ -259,21 +259,69 @@ TEST(steps_are_given_up)
     heap_allow_reserve(0);
     EXPECT(qn_tensor_read(at, y, sizeof(y), &error) == QN_OK && y[0] != 0);
 
-    /* A tape is the one thing that such a step changes: it says what to do. */
-    at = qn_sum(chain(tape, &w), QN_ALL, false);
-    heap_allow_reserve((size_t)100 << 10);
-    fault_arm(MEMORY, 1, true);
-    qn_grad(at, &w, 1, &gradient);
-    fault_arm(0, 0, false);
-    EXPECT(!heap_is_stopped());
-    heap_allow_reserve(0);
-    EXPECT(qn_eval(tape, &at, 1, &error) == QN_NO_MEMORY && strstr(error.message, "make it again"));
-    EXPECT(qn_eval(tape, &at, 1, &error) == QN_NO_MEMORY);
+    /* A tape is the one thing that such a step changes: it says what to do. Its scopes end as they always do. */
+    for (size_t bytes = 100; bytes < 400; bytes += bytes / 4) {
+        qn_scope_begin(tape);
+        at = qn_sum(chain(tape, &w), QN_ALL, false);
+        heap_allow_reserve(bytes << 10);
+        fault_arm(MEMORY, 1, true);
+        qn_grad(at, &w, 1, &gradient);
+        fault_arm(0, 0, false);
+        EXPECT(!heap_is_stopped());
+        heap_allow_reserve(0);
+        EXPECT(qn_eval(tape, &at, 1, &error) == QN_NO_MEMORY && strstr(error.message, "make it again"));
+        EXPECT(qn_eval(tape, &at, 1, &error) == QN_NO_MEMORY);
+        qn_scope_end(tape);
+        qn_tape_free(tape);
+        EXPECT(qn_tape_new(context, "ref", &tape, &error) == QN_OK);
+    }
     qn_tape_free(tape);
     MAY_LOSE(false);
     qn_context_close(context);
     text_free(&words);
     EXPECT(train(&(job){"cpu", "train"}, &error) == QN_OK);
+}
+
+typedef struct filling {
+    hash_index index;
+    int count;
+} filling;
+
+static uint64_t hash_of(int number)
+{
+    return (uint64_t)number * 0x9e3779b97f4a7c15u >> 20;
+}
+
+static qn_status fill(void *of, qn_error *error)
+{
+    filling *f = of;
+    (void)error;
+    for (;; f->count++) hash_index_add(&f->index, hash_of(f->count), f->count);
+}
+
+/* A tape whose gradient was given up still ends its scopes, and takes their nodes out of its index. */
+TEST(an_index_without_room_to_grow_is_whole)
+{
+    qn_error error;
+    arena *memory = arena_new();
+    filling f = {.index = {.memory = memory}};
+    MAY_LOSE(true);
+    heap_allow_reserve((size_t)400 << 10);
+    fault_arm(MEMORY, 1, true);
+    qn_status status = heap_try(fill, &f, &error);
+    fault_arm(0, 0, false);
+    heap_allow_reserve(0);
+    MAY_LOSE(false);
+    EXPECT(status == QN_NO_MEMORY && f.count > 100);
+    int found = 0;
+    for (int i = 0; i < f.count; i++) {
+        int at = 0;
+        found += hash_index_next(&f.index, hash_of(i), &at) == i;
+    }
+    EXPECT(found == f.count);
+    for (int i = 0; i < f.count && found == f.count; i++) hash_index_remove(&f.index, hash_of(i), i);
+    EXPECT(f.index.count == f.count - found);
+    arena_free(memory);
 }
 
 /* Whatever the reserve and wherever it ends, the process goes on: calls are refused with a word. */
@@ -382,4 +430,4 @@ __attribute__((constructor)) static void begin(int count, char **words)
 }
 
 TEST_MAIN(CASE(kernels_from_nothing), CASE(same_objects), CASE(tapes), CASE(huge_sizes), CASE(steps_are_given_up),
-          CASE(reserves_of_any_size), CASE(a_full_disk_loses_nothing))
+          CASE(an_index_without_room_to_grow_is_whole), CASE(reserves_of_any_size), CASE(a_full_disk_loses_nothing))
