@@ -241,6 +241,39 @@ static void inputs_and_results(void)
     qn_tape_free(tape);
 }
 
+/* What was made from a variable is told apart from what the next replay leaves there, however many nodes a scope's end
+ * leaves. */
+static void replays_between_scopes(void)
+{
+    enum { COUNT_OF = 32 }; /* more than is preserved */
+    for (int before = 0; before < 4; before++) {
+        qn_tape *tape;
+        qn_plan *plan = NULL;
+        float got[COUNT_OF];
+        EXPECT(good(qn_tape_new(context, where, &tape, &error)));
+        qn_tensor w = qn_variable(qn_ones(tape, QN_F32, QN_SHAPE(COUNT_OF)));
+        EXPECT(good(qn_capture_begin(tape, &error)));
+        qn_assign(w, qn_mul_scalar(w, 2));
+        EXPECT(good(qn_eval(tape, NULL, 0, &error)) && good(qn_capture_end(tape, &plan, &error)));
+        if (!plan) return;
+        EXPECT(good(qn_plan_replay(plan, &error)));
+        qn_scope_begin(tape);
+        qn_tensor inside = w;
+        for (int i = 0; i < before; i++) inside = qn_neg(inside);
+        EXPECT(good(qn_eval(tape, &inside, 1, &error)));
+        qn_scope_end(tape);
+        EXPECT(good(qn_plan_replay(plan, &error)));
+        qn_scope_begin(tape);
+        qn_tensor late = qn_keep(qn_neg(w));
+        qn_scope_end(tape);
+        EXPECT(good(qn_plan_replay(plan, &error)));
+        EXPECT(qn_tensor_read(late, got, sizeof(got), &error) == QN_BAD_CALL);
+        EXPECT(good(qn_tensor_read(w, got, sizeof(got), &error)) && got[0] == 8);
+        qn_plan_free(plan);
+        qn_tape_free(tape);
+    }
+}
+
 static void wrong_calls(void)
 {
     qn_tape *tape, *other;
@@ -289,6 +322,7 @@ static void wrong_calls(void)
 ON_EVERY_DEVICE(equals_evaluation)
 ON_EVERY_DEVICE(random_numbers_go_on)
 ON_EVERY_DEVICE(inputs_and_results)
+ON_EVERY_DEVICE(replays_between_scopes)
 ON_EVERY_DEVICE(wrong_calls)
 
 TEST(opening)
@@ -358,4 +392,5 @@ TEST(closing)
 }
 
 TEST_MAIN(CASE(opening), CASE(on_devices_equals_evaluation), CASE(on_devices_random_numbers_go_on),
-          CASE(on_devices_inputs_and_results), CASE(on_devices_wrong_calls), CASE(nothing_is_allocated), CASE(closing))
+          CASE(on_devices_inputs_and_results), CASE(on_devices_replays_between_scopes), CASE(on_devices_wrong_calls),
+          CASE(nothing_is_allocated), CASE(closing))

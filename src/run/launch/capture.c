@@ -59,8 +59,8 @@ struct qn_plan {
     device_stream *stream;
     device_graph *graph;
     device_series *series;
-    const graph *clean_graph; /* as it was when the leaves got their identities */
-    int clean_count;
+    int64_t clean_renumbered; /* the tape's nodes as they were when the leaves got their identities */
+    int clean_count; /* 0: before the first replay, or nodes of a scope that has ended read the leaves already */
 };
 
 /* ---- recording ---- */
@@ -343,17 +343,18 @@ void capture_failed(qn_tape *tape, qn_status status)
 static void renew(qn_plan *p)
 {
     qn_tape *tape = p->tape;
-    if (p->clean_graph == tape->graph && p->clean_count == tape->graph->node_count) return;
+    if (p->clean_renumbered == tape->renumbered && p->clean_count == tape->graph->node_count) return;
+    bool fresh = true;
     for (int i = 0; i < p->written_count; i++) {
         const tape_slot *s = &tape->slots[p->written[i].slot];
         if (!s->node || s->stamp != p->written[i].stamp) continue;
-        if (s->variable)
-            tape_overwritten(tape, s->home_leaf);
-        else if (graph_get(tape->graph, s->node)->code == GRAPH_LEAF)
-            tape_overwritten(tape, s->node);
+        if (!s->variable && graph_get(tape->graph, s->node)->code != GRAPH_LEAF) continue;
+        int count = tape->graph->node_count;
+        tape_overwritten(tape, s->variable ? s->home_leaf : s->node);
+        fresh &= (int)(s->variable ? s->home_leaf : s->node) >= count;
     }
-    p->clean_graph = tape->graph;
-    p->clean_count = tape->graph->node_count;
+    p->clean_renumbered = tape->renumbered;
+    p->clean_count = fresh ? tape->graph->node_count : 0;
 }
 
 static qn_status usable(const qn_plan *p, const char *function, qn_error *error)
