@@ -32,11 +32,10 @@ static tape_slot *state_slot(qn_tape *tape)
 {
     tape_slot *slot = tape_slot_of(tape->random_state);
     if (slot) return slot;
-    int scope = tape->scope;
-    tape->scope = 0;
     tape->random_state = tape_variable(tape, first_state(tape, 0));
-    tape->scope = scope;
-    return tape_slot_of(tape->random_state);
+    slot = tape_slot_of(tape->random_state);
+    if (slot) slot->scope = 0;
+    return slot;
 }
 
 void qn_seed(qn_tape *tape, uint64_t seed)

@@ -276,7 +276,9 @@ void qn_scope_begin(qn_tape *tape)
 {
     if (!tape) return;
     int count = tape->scope++;
-    tape_scope begun = {.first = MINIMUM(tape->spare_from, tape->graph->node_count), .newly = tape->newly_count};
+    tape_scope begun = {.first = tape->graph->node_count, .newly = tape->newly_count};
+    /* Whatever was placed of what is spare belongs to this scope with its nodes: they may be forgotten when it ends. */
+    if (tape->spare_from < begun.first) begun = (tape_scope){.first = tape->spare_from, .newly = tape->spare_newly};
     ARENA_PUSH(tape->memory, tape->scopes, count, tape->scope_capacity, begun);
 }
 
@@ -331,7 +333,7 @@ void tape_place(qn_tape *tape, node n, const placed *where)
     storage_retain(where->storage);
     storage_release(tape->placed[n].storage);
     tape->placed[n] = *where;
-    if (tape->scope && where->storage)
+    if ((tape->scope || (int)n >= tape->spare_from) && where->storage)
         ARENA_PUSH(tape->memory, tape->newly, tape->newly_count, tape->newly_capacity, n);
 }
 

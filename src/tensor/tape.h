@@ -63,8 +63,8 @@ typedef struct tape_slot {
 } tape_slot;
 
 typedef struct tape_scope {
-    int first; /* nodes from here on are its own */
-    int newly; /* of the tape's list when it was begun */
+    int first; /* nodes from here on are its own, or nobody's */
+    int newly; /* where in the tape's list what was placed of those begins */
 } tape_scope;
 
 typedef struct tape_assign {
@@ -93,7 +93,8 @@ struct qn_tape {
     int scope_capacity;
     int spare_from;       /* nodes from here on were made in scopes that have ended, and nothing needs them; INT_MAX: none */
     int spare_scope;      /* the depth that was left then */
-    node *newly;          /* nodes that were computed in the open scopes, oldest first; 0: forgotten since */
+    int spare_newly;      /* and how long the list was */
+    node *newly;          /* nodes that were placed in the open scopes or are spare, oldest first */
     int newly_count, newly_capacity;
     int64_t renumbered;   /* how often nodes got other numbers, or numbers other nodes */
     struct known_gradient *gradients; /* grad_api.c: those that were asked for; NULL before the first */

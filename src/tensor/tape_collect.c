@@ -97,6 +97,20 @@ static void collected(qn_tape *tape)
     tape->collect_at_bytes = MAXIMUM(2 * arena_used_bytes(tape->graph->memory), FEWEST_BYTES);
 }
 
+/* What was before a scope stays before it: two nodes may be one now, and then the older number is theirs. */
+static void rename_scopes(qn_tape *tape, const node *renamed)
+{
+    int seen = 1, first = 1, at = 0, kept = 0;
+    for (int i = 0; i <= tape->scope; i++) {
+        tape_scope *s = i < tape->scope ? &tape->scopes[i] : NULL;
+        for (; s && seen < s->first; seen++) first = MAXIMUM(first, (int)renamed[seen] + 1);
+        for (int end = s ? s->newly : tape->newly_count; at < end; at++)
+            if (renamed[tape->newly[at]]) tape->newly[kept++] = renamed[tape->newly[at]];
+        if (s) *s = (tape_scope){.first = first, .newly = kept};
+    }
+    tape->newly_count = kept;
+}
+
 void tape_collect(qn_tape *tape)
 {
     if (tape->capturing) return;
@@ -119,11 +133,13 @@ void tape_collect(qn_tape *tape)
     tape->graph = to;
     tape->placed = NULL;
     tape->placed_capacity = 0;
+    int newly_count = tape->newly_count;
     for (int n = 0; n < old_capacity; n++) {
         if (!old[n].storage) continue;
         if (n < from->node_count && renamed[n]) tape_place(tape, renamed[n], &old[n]);
         storage_release(old[n].storage);
     }
+    tape->newly_count = newly_count; /* none of that is new */
     heap_free(old);
     for (int i = 1; i < tape->slot_count; i++) {
         tape->slots[i].node = renamed[tape->slots[i].node];
@@ -136,12 +152,7 @@ void tape_collect(qn_tape *tape)
     to->label = from->label;
     to->status = status;
     to->error = from->error;
-    for (int i = 0; i < tape->scope; i++) {
-        int last = MINIMUM(tape->scopes[i].first, from->node_count) - 1;
-        while (last > 0 && !renamed[last]) last--;
-        tape->scopes[i].first = last > 0 ? (int)renamed[last] + 1 : 1;
-    }
-    for (int i = 0; i < tape->newly_count; i++) tape->newly[i] = renamed[tape->newly[i]];
+    rename_scopes(tape, renamed);
     tape->spare_from = INT_MAX;
     tape->renumbered++;
     collected(tape);
@@ -162,6 +173,7 @@ static bool is_needed(const qn_tape *tape, int first)
 
 static void unplace(qn_tape *tape, node n)
 {
+    if (!tape_placed(tape, n)) return;
     storage *memory = tape->placed[n].storage;
     tape->placed[n] = (placed){0};
     storage_release(memory);
@@ -171,9 +183,13 @@ static void unplace(qn_tape *tape, node n)
 static void leave_spare(qn_tape *tape, tape_scope ended)
 {
     graph *g = tape->graph;
+    int kept = ended.newly;
     for (int i = ended.newly; i < tape->newly_count; i++)
-        if ((int)tape->newly[i] >= ended.first) unplace(tape, tape->newly[i]);
-    tape->newly_count = ended.newly;
+        if ((int)tape->newly[i] >= ended.first)
+            unplace(tape, tape->newly[i]);
+        else
+            tape->newly[kept++] = tape->newly[i]; /* of a scope around it, and computed here */
+    tape->newly_count = tape->spare_newly = tape->scope ? kept : 0;
     tape->spare_from = ended.first;
     tape->spare_scope = tape->scope;
     if ((int)tape->random_base >= ended.first) tape->random_base = 0;
@@ -232,8 +248,12 @@ static void compact(qn_tape *tape, tape_scope ended)
     }
     for (int i = 0; i < tape->assign_count; i++)
         tape->assigns[i].from = renamed_newer(tape->assigns[i].from, first, renamed);
-    for (int i = 0; i < tape->newly_count; i++) tape->newly[i] = renamed_newer(tape->newly[i], first, renamed);
-    if (!tape->scope) tape->newly_count = 0;
+    int kept = ended.newly;
+    for (int i = ended.newly; i < tape->newly_count; i++) {
+        node n = renamed_newer(tape->newly[i], first, renamed);
+        if (n) tape->newly[kept++] = n;
+    }
+    tape->newly_count = tape->scope ? kept : 0;
     tape->random_base = renamed_newer(tape->random_base, first, renamed);
     tape->spare_from = INT_MAX;
     tape->renumbered++;

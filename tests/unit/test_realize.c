@@ -234,6 +234,51 @@ static void steps_again(void)
     end();
 }
 
+/* Nodes that are forgotten take with them where they lay, whoever placed them: an inner scope that computed a tensor of the
+ * outer one, a write between two steps, a tensor of the outer scope that was released before the inner one began. */
+static void scopes_in_scopes(void)
+{
+    begin();
+    float contents[2] = {1, 2};
+    qn_tensor x = qn_from_memory(tape, contents, QN_F32, QN_SHAPE(2));
+    qn_tensor y = qn_from_memory(tape, contents, QN_F32, QN_SHAPE(2));
+    for (int step = 0; step < 3; step++) {
+        float own[2] = {(float)step, 3};
+        qn_scope_begin(tape);
+        qn_tensor outer = qn_neg(qn_from_memory(tape, own, QN_F32, QN_SHAPE(2)));
+        qn_scope_begin(tape);
+        READS(outer, -(float)step, -3);
+        qn_scope_end(tape);
+        node n = tape_slot_of(outer)->node;
+        EXPECT(tape_placed(tape, n));
+        qn_scope_end(tape);
+        EXPECT(!tape_placed(tape, n));
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        if (!turn) {
+            contents[0] = 7;
+            EXPECT(good(qn_tensor_write(y, contents, sizeof(contents), &error)));
+        }
+        qn_scope_begin(tape);
+        if (turn) {
+            qn_tensor early = qn_mul_scalar(x, 5);
+            READS(early, 5, 10);
+            qn_release(early);
+            qn_scope_begin(tape);
+        } else {
+            qn_release(y);
+        }
+        qn_tensor many = x;
+        for (int i = 1; i < 1030; i++) many = qn_add_scalar(many, i); /* too many nodes to keep */
+        qn_scope_end(tape);
+        for (int i = tape->graph->node_count; i < tape->placed_capacity; i++) EXPECT(!tape->placed[i].storage);
+        if (!turn) qn_scope_begin(tape);
+        for (int i = 2; i < 8; i++) READS(qn_mul_scalar(x, i), (float)i, 2 * (float)i);
+        qn_scope_end(tape);
+    }
+    end();
+}
+
 /* A whole training step at other batch sizes: new plans, the same kernels. */
 static void batch_sizes(void)
 {
@@ -387,6 +432,7 @@ ON_EVERY_DEVICE(variables)
 ON_EVERY_DEVICE(random_numbers)
 ON_EVERY_DEVICE(plans_are_found)
 ON_EVERY_DEVICE(steps_again)
+ON_EVERY_DEVICE(scopes_in_scopes)
 ON_EVERY_DEVICE(batch_sizes)
 ON_EVERY_DEVICE(errors)
 ON_EVERY_DEVICE(computed_indices)
@@ -515,7 +561,7 @@ TEST(closing)
 
 TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
           CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_steps_again),
-          CASE(on_devices_batch_sizes),
+          CASE(on_devices_scopes_in_scopes), CASE(on_devices_batch_sizes),
           CASE(on_devices_errors), CASE(on_devices_computed_indices), CASE(on_devices_no_memory),
           CASE(on_devices_empty_tensors), CASE(on_devices_kernels_of_modules), CASE(logs_and_dumps),
           CASE(memory_is_kept), CASE(host_cost), CASE(closing))
