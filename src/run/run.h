@@ -211,10 +211,6 @@ struct qn_buffer {
     bool
         anywhere; /* plans do not count on where it begins, but for elements of two bytes and more on a multiple of 64 */
     uint8_t element_bytes; /* of the array that it is, where `anywhere` */
-    /* Of an evaluation: its number there. */
-    const void *seen_by;
-    uint32_t seen_epoch;
-    int seen_number;
 };
 
 /* context.c */

@@ -279,6 +279,29 @@ static void scopes_in_scopes(void)
     end();
 }
 
+/* Tapes that come after one another may have the same address; what an evaluation of the last noted is not this one's. */
+static void buffers_of_several_tapes(void)
+{
+    qn_buffer *buffers[3];
+    for (int i = 0; i < 3; i++) {
+        float contents[2] = {(float)i + 2, 1};
+        EXPECT(good(qn_buffer_new_on(context, where, sizeof(contents), &buffers[i], &error)));
+        EXPECT(good(qn_buffer_write(buffers[i], 0, contents, sizeof(contents), NULL, &error)));
+    }
+    for (int turn = 0; turn < 300; turn++) {
+        float wanted[3];
+        qn_tensor x[3];
+        begin();
+        for (int i = 0; i < 3; i++) {
+            wanted[i] = (float)((i + turn) % 3 + 2);
+            x[i] = qn_from_buffer(tape, buffers[(i + turn) % 3], 0, QN_F32, QN_SHAPE(2), NULL);
+        }
+        READS(qn_sub(qn_mul_scalar(x[0], 100), qn_mul(x[1], x[2])), wanted[0] * 100 - wanted[1] * wanted[2], 99);
+        end();
+    }
+    for (int i = 0; i < 3; i++) qn_buffer_release(buffers[i]);
+}
+
 /* A whole training step at other batch sizes: new plans, the same kernels. */
 static void batch_sizes(void)
 {
@@ -433,6 +456,7 @@ ON_EVERY_DEVICE(random_numbers)
 ON_EVERY_DEVICE(plans_are_found)
 ON_EVERY_DEVICE(steps_again)
 ON_EVERY_DEVICE(scopes_in_scopes)
+ON_EVERY_DEVICE(buffers_of_several_tapes)
 ON_EVERY_DEVICE(batch_sizes)
 ON_EVERY_DEVICE(errors)
 ON_EVERY_DEVICE(computed_indices)
@@ -561,7 +585,7 @@ TEST(closing)
 
 TEST_MAIN(CASE(opening), CASE(on_devices_values), CASE(on_devices_views), CASE(on_devices_variables),
           CASE(on_devices_random_numbers), CASE(on_devices_plans_are_found), CASE(on_devices_steps_again),
-          CASE(on_devices_scopes_in_scopes), CASE(on_devices_batch_sizes),
+          CASE(on_devices_scopes_in_scopes), CASE(on_devices_buffers_of_several_tapes), CASE(on_devices_batch_sizes),
           CASE(on_devices_errors), CASE(on_devices_computed_indices), CASE(on_devices_no_memory),
           CASE(on_devices_empty_tensors), CASE(on_devices_kernels_of_modules), CASE(logs_and_dumps),
           CASE(memory_is_kept), CASE(host_cost), CASE(closing))

@@ -74,6 +74,7 @@ void realize_close(qn_tape *tape)
     heap_free(r->order);
     heap_free(r->stack);
     heap_free(r->buffers);
+    heap_free(r->seen);
     heap_free(r->targets);
     heap_free(r->roots);
     heap_free(r->root_target);

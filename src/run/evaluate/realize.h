@@ -145,6 +145,8 @@ typedef struct realizer {
     int order_count, order_capacity, stack_capacity;
     qn_buffer **buffers; /* by ordinal less 1 */
     int buffer_count, buffer_capacity;
+    struct seen_buffer *seen; /* their ordinals, by address: not in a buffer, which several tapes may read at once */
+    int seen_capacity;
     node *targets, *roots;
     int *root_target; /* by root: which target it is a view of; -1: it was computed before */
     int target_count, root_count, root_capacity;

@@ -37,14 +37,40 @@ static void put_extents(realizer *r, const shape *s)
     for (int k = 0; k < s->rank; k++) put_wide(r, s->extents[k]);
 }
 
+/* One of another epoch is a free place. */
+typedef struct seen_buffer {
+    const qn_buffer *buffer;
+    uint32_t epoch;
+    int number;
+} seen_buffer;
+
+static seen_buffer *seen_place(const realizer *r, const qn_buffer *b)
+{
+    unsigned mask = (unsigned)r->seen_capacity - 1;
+    unsigned at = (unsigned)((uint64_t)(uintptr_t)b * 0x9e3779b97f4a7c15u >> 32) & mask;
+    while (r->seen[at].epoch == r->epoch && r->seen[at].buffer != b) at = (at + 1) & mask;
+    return &r->seen[at];
+}
+
+static void make_room_for_seen(realizer *r)
+{
+    if (2 * (r->buffer_count + 1) <= r->seen_capacity) return;
+    heap_free(r->seen);
+    r->seen_capacity = MAXIMUM(2 * r->seen_capacity, 64);
+    r->seen = heap_array((size_t)r->seen_capacity, sizeof(*r->seen));
+    for (int i = 0; i < r->buffer_count; i++)
+        *seen_place(r, r->buffers[i]) = (seen_buffer){.buffer = r->buffers[i], .epoch = r->epoch, .number = i + 1};
+}
+
 int realize_buffer_number(realizer *r, qn_buffer *b)
 {
-    if (b->seen_by == r && b->seen_epoch == r->epoch) return b->seen_number;
+    make_room_for_seen(r);
+    seen_buffer *place = seen_place(r, b);
+    if (place->epoch == r->epoch) return place->number;
     GROW(r->buffers, r->buffer_count, r->buffer_capacity);
     r->buffers[r->buffer_count++] = b;
-    b->seen_by = r;
-    b->seen_epoch = r->epoch;
-    return b->seen_number = r->buffer_count;
+    *place = (seen_buffer){.buffer = b, .epoch = r->epoch, .number = r->buffer_count};
+    return r->buffer_count;
 }
 
 int buffer_misalignment(const qn_buffer *b)
@@ -174,6 +200,7 @@ void realize_begin(qn_tape *tape)
     make_room(r, tape->graph->node_count);
     if (!++r->epoch) { /* after 2^32 evaluations */
         memset(r->visit, 0, sizeof(*r->visit) * (size_t)r->visit_capacity);
+        if (r->seen) memset(r->seen, 0, sizeof(*r->seen) * (size_t)r->seen_capacity);
         r->epoch = 1;
     }
     r->key_count = r->order_count = r->buffer_count = 0;
@@ -201,7 +228,7 @@ qn_status realize_key(qn_tape *tape, const realize_work *work, qn_error *error)
 
 graph *realize_piece(qn_tape *tape, arena *memory, node **map)
 {
-    const realizer *r = tape->realizer;
+    realizer *r = tape->realizer;
     graph *piece = graph_new(memory);
     node *made = ARENA_ARRAY(memory, node, r->order_count + 1);
     node *inputs = NULL;
@@ -214,7 +241,7 @@ graph *realize_piece(qn_tape *tape, arena *memory, node **map)
         piece->label = from->label;
         if (p) {
             made[i] = graph_leaf(piece, from->elem, &from->shape, p->strides, p->offset,
-                                 (void *)(uintptr_t)p->storage->buffer->seen_number);
+                                 (void *)(uintptr_t)realize_buffer_number(r, p->storage->buffer));
             continue;
         }
         if (from->input_count > capacity) {
