@@ -172,10 +172,10 @@ static void build_softmax(chained_builder *b)
     loop_node **behind = chained_open(b, first);
     chained_add(b, LOOP_WAIT, NULL, 0, keys);
     chained_add(b, LOOP_MATRIX, NULL, LOOPS_SCORE, 0);
+    b->masked = true;
     chained_truths(b);
     chained_add(b, LOOP_MATRIX_WAIT, NULL, 0, LOOPS_SCORES);
     free_stage(b, keys);
-    b->masked = true;
     chained_softmax(b);
     chained_add(b, LOOP_WAIT_AHEAD, c->loop, 0, keys);
     chained_add(b, LOOP_PACK, NULL, 0, 0);
@@ -237,6 +237,7 @@ static void build_plain(chained_builder *b)
         waited[moving] = true;
         chained_add(b, LOOP_MATRIX, NULL, LOOPS_SCORE, i);
     }
+    b->masked = true; /* for every step, as they stand before its test */
     chained_truths(b);
     chained_add(b, LOOP_MATRIX_WAIT, NULL, c->product_count - 1, LOOPS_SCORES);
     if (!c->drained) chained_add(b, LOOP_RELEASE, NULL, LOOPS_BEFORE, LOOPS_FIXED);

@@ -104,11 +104,31 @@ static loop_element *folded_element(const chained_builder *b, const tile_op *fol
 
 /* ---- values ---- */
 
+/* As far as its own op says. */
+static bool is_even(const tile_kernel *k, value v)
+{
+    const tile_op *op = tile_def(k, v);
+    number n;
+    if (tile_is_constant(k, v, &n)) return n.i % 2 == 0;
+    for (int i = 0; i < 2 && op && op->code == OP_MUL; i++)
+        if (tile_is_constant(k, op->operands[i], &n) && n.i % 2 == 0) return true;
+    return false;
+}
+
+/* Do the elements of a line fall into pairs that the loop's steps begin with? Of an odd line the last one has no neighbour. */
+static bool has_pairs(const chained *c, const tile_param *p)
+{
+    int last = p->rank - 1, extent = p->extent_param[last];
+    bool even = extent >= 0 ? facts_divisor(&c->kernel->params[extent].facts) > 1
+                            : p->extents[last] && is_even(c->kernel, p->extents[last]);
+    return even && p->facts.bulk && is_even(c->kernel, c->loop->operands[0]);
+}
+
 /* Numbers of an array for this score; of neighbours along memory both at once. */
 static void add_table(chained_builder *b, const tile_op *op)
 {
     const struct access *a = &op->attr.access;
-    bool pairs = b->c->kernel->params[a->array].facts.bulk;
+    bool pairs = has_pairs(b->c, &b->c->kernel->params[a->array]);
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
         bool slice = a->kind[axis] == INDEX_SLICE;
         if (axis == a->rank - 1) pairs &= slice && op->operands[operand] == b->c->loop->regions[0]->args[0];
@@ -256,12 +276,17 @@ static void add_pass(chained_builder *b, int from, bool *weights_done)
     }
 }
 
-static void add_scalars_of_step(chained_builder *b)
+static void add_scalars(chained_builder *b)
 {
     const tile_block *body = b->c->loop->regions[0];
     for (int i = 0; i + 1 < body->op_count; i++)
         if (!tile_type_of(b->c->kernel, body->ops[i]->results[0]).rank && body->ops[i]->code != OP_CONST)
             chained_add(b, LOOP_LET, body->ops[i], LOOPS_SCALAR, 0);
+}
+
+static void add_scalars_of_step(chained_builder *b)
+{
+    add_scalars(b);
     if (b->masked && b->c->condition_count) chained_add(b, LOOP_EDGES, NULL, 0, 0);
 }
 
@@ -286,13 +311,21 @@ static bool is_taken(const chained *c, value v)
     return false;
 }
 
+/* Edges stand before the first of these nodes, if one asks about them. */
+static void need_edges(chained_builder *b, loop_node **first)
+{
+    loop_node *rest = *first;
+    bool asks = false;
+    for (const loop_node *n = rest; n; n = n->next) asks |= n->element && n->element->conditions;
+    if (asks) *loops_add(b->memory, first, LOOP_EDGES, NULL, 0, 0) = rest;
+}
+
 /* A random word takes as long as a step's whole softmax does for a score, and many at once more registers than there are: a few
  * after the other while the products run, of which a bit each is left. */
 void chained_truths(chained_builder *b)
 {
     const chained *c = b->c;
     const tile_block *body = c->loop->regions[0];
-    bool masked = b->masked;
     for (int i = 0; i + 1 < body->op_count; i++) {
         const tile_op *op = body->ops[i];
         value v = op->result_count ? op->results[0] : 0;
@@ -300,15 +333,16 @@ void chained_truths(chained_builder *b)
         if (!v || !chained_is_truth(c, v) || chained_kind_of(c, v) != CHAINED_SCORE || !is_drawn(c, v, &ways) ||
             !is_taken(c, v))
             continue;
-        b->truths[v] = b->masked = false;
+        b->truths[v] = false;
         loop_node **behind = chained_open(b, chained_add(b, LOOP_TRUTHS, op, 0, 0));
-        add_scalars_of_step(b);
+        add_scalars(b);
+        loop_node **first = b->tail;
         chained_begin_pass(b);
         chained_need(b, v);
+        need_edges(b, first);
         chained_close(b, behind);
         b->truths[v] = true;
     }
-    b->masked = masked;
 }
 
 void chained_softmax(chained_builder *b)

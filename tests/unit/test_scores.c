@@ -32,7 +32,7 @@ typedef struct attention_case {
     bool on_ref, on_emu;
     int keys; /* of the keys: a truth for each (1), one that is computed (2), a length for each batch (3), truths for each score (4) */
     int window;     /* only columns j > i - window; 0: all; negative: spelled by hand, in the type of the operands */
-    double dropout; /* of the weights, spelled by hand */
+    double dropout; /* of the weights, spelled by hand; with keys: of those that are looked at, and causal is what is drawn */
 } attention_case;
 
 static const attention_case cases[] = {
@@ -59,12 +59,15 @@ static const attention_case cases[] = {
     {"matrix units, window", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 0, 70, 0},
     {"matrix units, window by hand", 1, 1, 0, 330, 330, 64, 64, true, false, false, QN_BF16, false, true, 0, -70, 0},
     {"matrix units, keys", 2, 1, 0, 66, 140, 32, 32, false, false, false, QN_BF16, false, false, 1, 0, 0},
+    {"matrix units, keys, odd", 1, 1, 0, 66, 137, 32, 32, false, false, false, QN_BF16, false, true, 1, 0, 0},
     {"matrix units, keys computed, causal", 2, 2, 0, 70, 135, 32, 32, true, false, false, QN_BF16, false, true, 2, 0,
      0},
     {"matrix units, lengths", 2, 1, 0, 66, 150, 32, 32, false, false, false, QN_BF16, false, true, 3, 0, 0},
     {"matrix units, mask of scores", 2, 2, 0, 35, 135, 32, 32, false, false, false, QN_BF16, false, true, 4, 0, 0},
     {"dropout, causal", 2, 1, 0, 67, 80, 8, 8, true, false, false, QN_F32, false, false, 0, 0, 0.25},
     {"matrix units, dropout", 1, 2, 0, 66, 140, 32, 32, false, false, false, QN_BF16, false, true, 0, 0, 0.3},
+    {"matrix units, dropout and keys", 1, 2, 0, 66, 137, 32, 32, false, false, false, QN_BF16, false, true, 4, 0, 0.3},
+    {"matrix units, dropout and keys, causal", 1, 1, 0, 66, 144, 32, 32, true, false, false, QN_BF16, false, true, 1, 0, 0.3},
     {"two numbers", 1, 1, 0, 2, 2, 2, 2, false, false, false, QN_F32, false, false, 0, 0, 0},
 };
 
@@ -105,13 +108,13 @@ static qn_tensor keys_of(const attention_case *c, qn_tape *on)
         qn_tensor j = qn_reshape(qn_arange(on, QN_I64, 0, c->columns, 1), QN_SHAPE(1, 1, 1, c->columns));
         return qn_lt(j, qn_cast(qn_from_memory(on, lengths, QN_I32, QN_SHAPE(2, 1, 1, 1)), QN_I64));
     }
-    int64_t *x = malloc(sizeof(int64_t) * (size_t)(2 * rows * c->columns));
-    for (int b = 0; b < 2; b++)
+    int64_t *x = malloc(sizeof(int64_t) * (size_t)(c->batch * rows * c->columns));
+    for (int b = 0; b < c->batch; b++)
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < c->columns; j++)
                 x[(b * rows + i) * c->columns + j] =
                     j == c->columns - 1 || (c->causal && !j) || ((i + j) % 3 && (!b || c->causal || j >= 130));
-    qn_tensor t = qn_gt_scalar(qn_from_memory(on, x, QN_I64, QN_SHAPE(2, 1, rows, c->columns)), 0);
+    qn_tensor t = qn_gt_scalar(qn_from_memory(on, x, QN_I64, QN_SHAPE(c->batch, 1, rows, c->columns)), 0);
     free(x);
     if (c->keys != 2) EXPECT(qn_eval(on, &t, 1, &error) == QN_OK);
     return t;
@@ -162,6 +165,12 @@ static int compute(const attention_case *c, qn_tape *on, qn_dtype type, qn_tenso
         qn_tensor s = qn_mul_scalar(qn_matmul(q, qn_transpose(keys, -2, -1)), 1 / sqrt(c->depth));
         qn_tensor none = qn_full(on, type, qn_tensor_shape(s), -INFINITY);
         y = qn_matmul(qn_softmax(qn_where(qn_and(causal, extra), s, none), -1), values);
+    } else if (c->dropout && c->keys) {
+        qn_tensor s = qn_mul_scalar(qn_matmul(q, qn_transpose(keys, -2, -1)), 1 / sqrt(c->depth));
+        qn_tensor drawn = qn_rand(on, QN_F32, qn_tensor_shape(s)), none = qn_full(on, type, qn_tensor_shape(s), 0);
+        if (c->causal) drawn = qn_where(lower_of(on, c), drawn, qn_mul_scalar(drawn, 0));
+        qn_tensor kept = qn_and(qn_ge_scalar(drawn, c->dropout), extra);
+        y = qn_matmul(qn_where(kept, qn_softmax(s, -1), none), values);
     } else if (c->dropout) {
         qn_tensor s = qn_mul_scalar(qn_matmul(q, qn_transpose(keys, -2, -1)), 1 / sqrt(c->depth));
         if (c->causal) s = qn_where(lower_of(on, c), s, qn_full(on, type, qn_tensor_shape(s), -INFINITY));
@@ -338,7 +347,9 @@ TEST(heads_run_on_the_matrix_units)
             text_free(&source);
         }
         int usual = c->depth + c->width > 256 ? 4 : 3;
-        EXPECT(c->bias ? loops >= usual : loops == usual);
+        bool more = c->bias || (c->dropout && c->keys); /* sums of rows are a loop of their own, too */
+        if (!(more ? loops >= usual : loops == usual)) printf("%s: %d loops\n", c->name, loops);
+        EXPECT(more ? loops >= usual : loops == usual);
         arena_free(memory);
         tape_close();
     }

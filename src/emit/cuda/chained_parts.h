@@ -18,6 +18,7 @@ typedef struct chained_printer {
     const char *end; /* of this group's steps */
     bool *rows;      /* by value: an array of two that was declared */
     bool *truths;    /* by value: registers of a bit for each score that were declared */
+    bool draws;      /* such a register is computed: `word` is its number */
 } chained_printer;
 
 /* cuda/chained.c */

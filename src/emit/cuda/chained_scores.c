@@ -82,7 +82,9 @@ const char *chained_element(chained_printer *p, value v)
     const chained *c = p->c;
     if (v == c->products[0].dot->results[0] || (p->late && v == c->cut)) return "scores[x]";
     if (c->product_count > 1 && v == c->products[1].dot->results[0]) return "more[x]";
-    if (p->truths[v]) return arena_print(e->memory, "(%s_bits[x / 32] >> x %% 32 & 1)", emit_name(e, v));
+    if (p->truths[v])
+        return arena_print(e->memory, p->draws ? "(%s_bits[word] >> x & 1)" : "(%s_bits[x / 32] >> x %% 32 & 1)",
+                           emit_name(e, v));
     for (int i = 0; i < c->sum_count; i++)
         if (v == c->loop->results[c->sums[i].carried]) return arena_print(e->memory, "sums%d[x]", i);
     for (int i = 0; i < c->vector_count; i++)
@@ -235,7 +237,7 @@ void chained_print_load(chained_printer *p, const loop_node *n)
 
 /* ---- passes over the scores ---- */
 
-/* Eight at once: enough that none waits for itself. */
+/* Eight at once: enough that none waits for itself. `x` is the bit of a word: of truths that stand the same one is taken. */
 void chained_print_truths(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
@@ -247,6 +249,8 @@ void chained_print_truths(chained_printer *p, const loop_node *n)
     put(e, "{");
     e->depth++;
     for (; body && body->code == LOOP_LET && body->number[0] == LOOPS_SCALAR; body = body->next) chained_print_let(p, body);
+    for (; body && body->code == LOOP_EDGES; body = body->next) chained_print_edges(p);
+    p->draws = true;
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int word = 0; word < %d; word++) {", (count + 31) / 32);
     e->depth++;
@@ -258,8 +262,8 @@ void chained_print_truths(chained_printer *p, const loop_node *n)
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int i = 0; i < 8; i++) {");
     e->depth++;
-    put(e, "const int h = i / 2 %% 2, column = (word * 32 + part) * 2 + i / 4 * 8 + lane %% 4 * 2 + i %% 2;");
-    put(e, "(void)h, (void)column;");
+    put(e, "const int x = part + i, h = i / 2 %% 2, column = (word * 32 + part) * 2 + i / 4 * 8 + lane %% 4 * 2 + i %% 2;");
+    put(e, "(void)x, (void)h, (void)column;");
     chained_print_nodes(p, body);
     put(e, "bits |= (unsigned)(%s) << i;", chained_element(p, v));
     for (int depth = 0; depth < 4; depth++) {
@@ -269,6 +273,7 @@ void chained_print_truths(chained_printer *p, const loop_node *n)
         put(e, "}");
     }
     p->truths[v] = true;
+    p->draws = false;
 }
 
 void chained_print_pass(chained_printer *p, const loop_node *n)
