@@ -27,10 +27,11 @@ static int64_t power_above(int64_t n, int64_t least, int64_t most)
     return least;
 }
 
-/* Steps of k that are in the room or on their way: a wish of `tune` as far as there is room for it, or as many as fit. */
-static int ring_stages(const survey *e, int64_t stage_bytes, int64_t ring_bytes)
+/* Steps of k that are in the room or on their way: a wish of `tune` as far as there is room for it (apart_bytes: between the lines of
+ * a stage), or as many as fit. */
+static int ring_stages(const survey *e, int64_t stage_bytes, int64_t apart_bytes, int64_t ring_bytes)
 {
-    int64_t most = (e->spread->machine.shared_bytes - OTHER_BYTES) / stage_bytes;
+    int64_t most = (e->spread->machine.shared_bytes - OTHER_BYTES) / (stage_bytes + apart_bytes);
     if (e->k->knobs[KNOB_STAGES]) return (int)MAXIMUM(2, MINIMUM(e->k->knobs[KNOB_STAGES], most));
     return (int)MAXIMUM(3, MINIMUM(ring_bytes / stage_bytes, MOST_STAGES));
 }
@@ -40,9 +41,9 @@ static void take_ring(const survey *e, product *p, int64_t ring_bytes)
 {
     p->chunks = p->rows + p->columns <= 128 && !p->is_short ? 8 : 4;
     int64_t stage = (int64_t)(p->rows + p->columns) * p->chunks * 16;
-    p->stages = ring_stages(e, stage, ring_bytes);
-    if (dtypes[p->elem].size_bytes == 4) stage += 2 * p->chunks * 4 * LINE_APART; /* of operands that lie across k */
-    p->room_bytes = (stage + (p->scaled < 0 ? 0 : p->chunks * 16)) * p->stages;
+    int64_t apart = dtypes[p->elem].size_bytes == 4 ? 2 * p->chunks * 4 * LINE_APART : 0; /* of operands that lie across k */
+    p->stages = ring_stages(e, stage, apart, ring_bytes);
+    p->room_bytes = (stage + apart + (p->scaled < 0 ? 0 : p->chunks * 16)) * p->stages;
 }
 
 static void matrix_product(const survey *e, int64_t m, int64_t n, product *p)

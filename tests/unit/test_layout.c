@@ -176,6 +176,12 @@ TEST(knobs)
     EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_BAD_CALL);
     EXPECT(strstr(error.message, "1, 2, 4 or 8"));
     launch_free(&l);
+    l = launch_make("kernels/matmul.qn", "matmul_tiled", "T=f32 M=256 N=256 K=256 BM=64 BN=64", h200());
+    EXPECT(l.kernel); /* a ring as long as is wished for leaves 32 KB, whatever lies between its lines: the sums are there */
+    l.kernel->knobs[KNOB_STAGES] = 16;
+    EXPECT(cuda_geometry(l.kernel, 0, &l.plan, l.arrays, h200(), &s, &error) == QN_OK);
+    EXPECT(s.shared_bytes > 150 * 1024 && s.shared_bytes <= h200()->shared_bytes - 16 * 1024);
+    launch_free(&l);
     l = launch_make("bench/gpu.qn", "product", "T=bf16 M=256 N=256 K=256", h200());
     EXPECT(l.kernel);
     int64_t bytes[2];
