@@ -33,7 +33,15 @@ static shape shape_of(const cut_box *b, int rank)
     return s;
 }
 
-static node cut(const rule_state *s, node n, const cut_box *b, bool *windows);
+/* What is told on the way down. */
+typedef struct cut_way {
+    bool windows; /* places of windows were cut */
+    int depth;
+} cut_way;
+
+enum { DEEPEST = 64 }; /* steps between a slice and the pads that made what it cuts away; a chain may be of any length */
+
+static node cut(const rule_state *s, node n, const cut_box *b, cut_way *way);
 
 /* Axes of both sides of a reshape that hold the same elements: the first of each, and behind the last. */
 typedef struct axis_group {
@@ -92,7 +100,7 @@ static bool through_reshape(const shape *from, const shape *to, const cut_box *b
     return true;
 }
 
-static node cut_window(const rule_state *s, const graph_node *x, const cut_box *b, bool *windows)
+static node cut_window(const rule_state *s, const graph_node *x, const cut_box *b, cut_way *way)
 {
     const shape *from = &rule_input(s, x, 0)->shape;
     int axis = x->attr.axis, last = x->shape.rank - 1;
@@ -105,17 +113,17 @@ static node cut_window(const rule_state *s, const graph_node *x, const cut_box *
     if (!is_whole(b, &x->shape, axis)) { /* else what windows left over stays where it is */
         inner.start[axis] = b->start[axis] * x->attr.stride;
         inner.count[axis] = (b->count[axis] - 1) * x->attr.stride + (x->attr.size - 1) * x->attr.dilation + 1;
-        *windows = true;
+        way->windows = true;
     } else {
         inner.start[axis] = 0;
         inner.count[axis] = from->extents[axis];
     }
-    node below = cut(s, x->inputs[0], &inner, windows);
+    node below = cut(s, x->inputs[0], &inner, way);
     return below ? graph_window(s->g, below, axis, x->attr.size, x->attr.stride, x->attr.dilation) : 0;
 }
 
 /* Axes that are padded lose padding; others are cut further down. */
-static node cut_pad(const rule_state *s, const graph_node *x, const cut_box *b, bool *windows)
+static node cut_pad(const rule_state *s, const graph_node *x, const cut_box *b, cut_way *way)
 {
     const shape *from = &rule_input(s, x, 0)->shape;
     cut_box inner = whole_of(from);
@@ -132,12 +140,12 @@ static node cut_pad(const rule_state *s, const graph_node *x, const cut_box *b, 
         start[k] -= b->start[k];
         if (x->attr.step[k] != 1 || start[k] < 0 || start[k] + from->extents[k] > b->count[k]) return 0;
     }
-    node below = cut(s, x->inputs[0], &inner, windows);
+    node below = cut(s, x->inputs[0], &inner, way);
     const shape to = shape_of(b, x->shape.rank);
     return below ? graph_pad(s->g, below, start, x->attr.step, &to, x->attr.number) : 0;
 }
 
-static node cut_slice(const rule_state *s, const graph_node *x, const cut_box *b, bool *windows)
+static node cut_slice(const rule_state *s, const graph_node *x, const cut_box *b, cut_way *way)
 {
     cut_box inner = whole_of(&rule_input(s, x, 0)->shape);
     int64_t start[GRAPH_RANK];
@@ -149,28 +157,28 @@ static node cut_slice(const rule_state *s, const graph_node *x, const cut_box *b
         inner.count[k] = b->count[k];
         start[k] = 0;
     }
-    node below = cut(s, x->inputs[0], &inner, windows);
+    node below = cut(s, x->inputs[0], &inner, way);
     const shape to = shape_of(b, x->shape.rank);
     return below ? graph_slice(s->g, below, start, x->attr.step, &to) : 0;
 }
 
 /* A node equal to this part of n; 0: it would have to be cut out of what is computed whole. */
-static node cut(const rule_state *s, node n, const cut_box *b, bool *windows)
+static node cut(const rule_state *s, node n, const cut_box *b, cut_way *way)
 {
     const graph_node x = *graph_get(s->g, n); /* building moves nodes */
     bool whole = true;
     for (int k = 0; k < x.shape.rank; k++) whole &= is_whole(b, &x.shape, k);
     if (whole) return n;
-    if (!rule_single(s, n)) return 0;
+    if (!rule_single(s, n) || ++way->depth > DEEPEST) return 0;
     cut_box inner;
     node below;
     switch (x.code) {
-    case GRAPH_WINDOW: return cut_window(s, &x, b, windows);
-    case GRAPH_PAD: return cut_pad(s, &x, b, windows);
-    case GRAPH_SLICE: return cut_slice(s, &x, b, windows);
+    case GRAPH_WINDOW: return cut_window(s, &x, b, way);
+    case GRAPH_PAD: return cut_pad(s, &x, b, way);
+    case GRAPH_SLICE: return cut_slice(s, &x, b, way);
     case GRAPH_RESHAPE:
         if (!through_reshape(&rule_input(s, &x, 0)->shape, &x.shape, b, &inner)) return 0;
-        below = cut(s, x.inputs[0], &inner, windows);
+        below = cut(s, x.inputs[0], &inner, way);
         const shape to = shape_of(b, x.shape.rank);
         return below ? graph_reshape(s->g, below, &to) : 0;
     case GRAPH_PERMUTE:
@@ -178,7 +186,7 @@ static node cut(const rule_state *s, node n, const cut_box *b, bool *windows)
             inner.start[x.attr.axes[k]] = b->start[k];
             inner.count[x.attr.axes[k]] = b->count[k];
         }
-        below = cut(s, x.inputs[0], &inner, windows);
+        below = cut(s, x.inputs[0], &inner, way);
         return below ? graph_permute(s->g, below, x.attr.axes) : 0;
     case GRAPH_REDUCE:
         inner = whole_of(&rule_input(s, &x, 0)->shape);
@@ -187,7 +195,7 @@ static node cut(const rule_state *s, node n, const cut_box *b, bool *windows)
             inner.start[k] = b->start[k];
             inner.count[k] = b->count[k];
         }
-        below = cut(s, x.inputs[0], &inner, windows);
+        below = cut(s, x.inputs[0], &inner, way);
         return below ? graph_reduce(s->g, x.attr.fold, below, x.attr.axis_set) : 0;
     default: return 0;
     }
@@ -197,13 +205,13 @@ node rule_slice_windows(const rule_state *s, node n)
 {
     const graph_node at = *graph_get(s->g, n);
     cut_box b;
-    bool windows = false;
+    cut_way way = {0};
     if (!shape_count(&at.shape)) return n;
     for (int k = 0; k < at.shape.rank; k++) {
         if (at.attr.step[k] != 1) return n;
         b.start[k] = at.attr.start[k];
         b.count[k] = at.shape.extents[k];
     }
-    node made = cut(s, at.inputs[0], &b, &windows);
-    return made && windows ? made : n;
+    node made = cut(s, at.inputs[0], &b, &way);
+    return made && way.windows ? made : n;
 }

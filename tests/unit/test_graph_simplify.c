@@ -368,5 +368,22 @@ TEST(long_graphs)
     arena_free(memory);
 }
 
+/* Nor does a slice at the end of as many windows, each with an axis that it could be moved through. */
+TEST(long_chains_of_windows)
+{
+    arena *memory = arena_new();
+    graph *g = graph_new(memory);
+    node x = graph_leaf(g, DT_F32, &(shape){2, {2, 4}}, NULL, 0, NULL);
+    for (int i = 0; i < 20000; i++) {
+        x = graph_pad(g, x, (int64_t[]){0, 0}, (int64_t[]){1, 1}, &(shape){2, {2, 5}}, (number){0});
+        x = graph_reduce(g, FOLD_MAX, graph_window(g, x, 1, 2, 1, 1), 1u << 2);
+        x = graph_reshape(g, x, &(shape){2, {2, 4}});
+    }
+    x = graph_slice(g, x, (int64_t[]){1, 0}, (int64_t[]){1, 1}, &(shape){2, {1, 4}});
+    graph_simplify(g, &x, 1, &(graph_rules){0});
+    EXPECT(graph_get(g, x)->code == GRAPH_SLICE);
+    arena_free(memory);
+}
+
 TEST_MAIN(CASE(each_rule_does_what_it_says), CASE(every_rule_has_a_case), CASE(what_must_stay_stays), CASE(sites_stay),
-          CASE(long_graphs))
+          CASE(long_graphs), CASE(long_chains_of_windows))
