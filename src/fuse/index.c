@@ -346,6 +346,8 @@ bool index_reshape(const space *s, const shape *to, const index_map *m, const sh
     out->rank = from->rank;
     *cut_axis = -1;
     if (!shape_count(to)) return true; /* no element is ever asked for */
+    /* Where another coordinate is computed, the array is read by its own axes, and none may be left. */
+    for (int k = 0; k < m->rank; k++) dense &= !affine_has_atoms(&m->axes[k]);
     int at_to = 0, at_from = 0;
     for (;;) {
         run a, b;

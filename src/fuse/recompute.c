@@ -46,6 +46,13 @@ static bool is_kept(const planner *p, node n)
     return cell_lists(g->writes, g->write_count, n);
 }
 
+/* Is it of those ops that a chain may have? */
+static bool is_copied(const planner *p, node n)
+{
+    graph_code code = graph_get(p->g, n)->code;
+    return p->is_op[n] && (code == GRAPH_MAP || code == GRAPH_PAD);
+}
+
 /* n and what it needs that is not kept, into the reader's chain. False: something on the way is no arithmetic. */
 static bool follow_chain(const planner *p, reader *r, node n, bool top)
 {
@@ -60,7 +67,7 @@ static bool follow_chain(const planner *p, reader *r, node n, bool top)
         r->extra_bytes += graph_size_bytes(p->g, n);
         return true;
     }
-    if (!p->is_op[n] || (x->code != GRAPH_MAP && x->code != GRAPH_PAD) || r->chain_count == MOST_CHAIN) return false;
+    if (!is_copied(p, n) || r->chain_count == MOST_CHAIN) return false;
     r->chain[r->chain_count++] = n;
     r->moves &= x->code == GRAPH_PAD;
     if (x->code == GRAPH_MAP) r->costly += ops[x->attr.map].costly;
@@ -170,8 +177,7 @@ static void consider(planner *p, node n)
 
 static bool may_recompute(const planner *p, node n)
 {
-    graph_code code = graph_get(p->g, n)->code;
-    return p->is_op[n] && !p->wanted[n] && (code == GRAPH_MAP || code == GRAPH_PAD) && is_kept(p, n);
+    return is_copied(p, n) && !p->wanted[n] && is_kept(p, n);
 }
 
 static int64_t bytes_moved(const planner *p)
@@ -245,6 +251,6 @@ void group_recompute(planner *p)
         if (p->reached[n] && fold && p->is_op[n] && !is_kept(p, n)) consider_base(p, n);
     }
     for (node n = (node)p->node_count - 1; n > 0 && p->copying; n--)
-        if (p->reached[n] && p->is_op[n] && graph_get(p->g, n)->code == GRAPH_MAP) hand_over(p, n);
+        if (p->reached[n] && is_copied(p, n)) hand_over(p, n);
     if (p->copying) cells_settle(p);
 }

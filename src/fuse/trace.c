@@ -135,6 +135,32 @@ static bool term_same(const term *a, const term *b)
     return affine_same(&a->index, &b->index);
 }
 
+/* See term.rounded. */
+static int rounded_types(const trace *t, const term *x)
+{
+    static const dtype narrow[] = {DT_F16, DT_BF16, DT_F8E4M3};
+    int types = 0;
+    switch (x->kind) {
+    case TERM_ACCESS: return 1 << graph_get(t->g, x->n)->elem;
+    case TERM_CONSTANT:
+        for (int i = 0; i < COUNT(narrow) && x->elem == DT_F32; i++)
+            if (round_to_dtype(narrow[i], x->number.f) == x->number.f) types |= 1 << narrow[i];
+        return types;
+    case TERM_FOLD: return x->fold == FOLD_MAX || x->fold == FOLD_MIN ? t->terms[x->inputs[0]].rounded : 0;
+    case TERM_OP: break;
+    default: return 0;
+    }
+    switch (x->op) {
+    case OP_CONVERT: return 1 << t->terms[x->inputs[0]].elem;
+    case OP_NEG:
+    case OP_ABS: return t->terms[x->inputs[0]].rounded;
+    case OP_MAX:
+    case OP_MIN: return t->terms[x->inputs[0]].rounded & t->terms[x->inputs[1]].rounded;
+    case OP_SELECT: return t->terms[x->inputs[1]].rounded & t->terms[x->inputs[2]].rounded;
+    default: return 0;
+    }
+}
+
 static int term_add(trace *t, term *x)
 {
     uint64_t hash = term_hash(x);
@@ -143,6 +169,7 @@ static int term_add(trace *t, term *x)
     if (t->term_count >= TRACE_MOST_TERMS) trace_fail(t, "the kernel would be too long");
     for (int i = 0; i < x->input_count; i++) x->axes |= t->terms[x->inputs[i]].axes;
     if (x->map) x->map = map_intern(t, x->map);
+    x->rounded = rounded_types(t, x);
     hash_index_add(&t->term_index, hash, t->term_count);
     ARENA_PUSH(t->memory, t->terms, t->term_count, t->term_capacity, *x);
     return t->term_count - 1;
@@ -231,12 +258,17 @@ static int map_term(trace *t, node n, const index_map *m)
         inputs[0] = trace_convert(t, inputs[0], from, n); /* the bits of the type itself */
         return trace_convert(t, trace_op(t, OP_BITCAST, x->elem, n, inputs, 1), elem, n);
     }
+    /* One side may have been through memory, and been rounded there, while the other is computed here once more: an element
+     * must still be equal to the largest of its window. */
+    bool compares = ops[x->attr.map].class == CLASS_COMPARE, rounds = compares && dtype_is_narrow(from);
+    for (int i = 0; i < x->input_count; i++) rounds &= t->terms[inputs[i]].kind != TERM_CONSTANT;
+    for (int i = 0; i < x->input_count && rounds; i++)
+        if (!(t->terms[inputs[i]].rounded >> from & 1)) inputs[i] = round_always(t, inputs[i], from, n);
     term result = {.kind = TERM_OP, .n = n, .elem = elem, .op = x->attr.map, .attr_index = x->attr.index};
     result.input_count = x->input_count;
     memcpy(result.inputs, inputs, sizeof(int) * (size_t)x->input_count);
     int value = term_add(t, &result);
-    return ops[x->attr.map].class == CLASS_COMPARE || x->attr.map == OP_SELECT ? value
-                                                                               : trace_round(t, value, x->elem, n);
+    return compares || x->attr.map == OP_SELECT ? value : trace_round(t, value, x->elem, n);
 }
 
 unsigned trace_folded_axes(const graph_node *x)

@@ -31,6 +31,7 @@ typedef struct term {
     term_kind kind;
     node n;         /* what it is for: names, lines; 0: index arithmetic */
     dtype elem;     /* of the value in the kernel */
+    int rounded;    /* 16-bit types (bits 1 << dtype) whose numbers alone it has: rounding to one of them changes nothing */
     op_code op;     /* OP */
     int attr_index; /* OP: the lane of PHILOX */
     int inputs[3], input_count;

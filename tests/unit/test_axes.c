@@ -190,6 +190,101 @@ TEST(product_of_eight_axes)
     qn_tape_free(tape);
 }
 
+/* What a function makes (a result, its gradients by two inputs) on each device, fused and eager, beside the interpreter's eager. */
+enum { MADE = 3 };
+typedef void made(qn_tape *tape, qn_tensor *out);
+
+static void expect_agreement(made *make, double tolerance, int line)
+{
+    qn_error error;
+    qn_tensor should[MADE], is[MADE];
+    qn_tape *eager = tape_on("ref", QN_EAGER);
+    make(eager, should);
+    EXPECT(!qn_eval(eager, should, MADE, &error));
+    for (int i = 0; i < 5; i++) { /* not eager on emu: a compiler for each op */
+        qn_tape *tape = tape_on(everywhere[i / 2], i % 2 ? QN_EAGER : QN_FUSED);
+        if (!tape) continue;
+        make(tape, is);
+        error = (qn_error){0};
+        bool fine = !qn_eval(tape, is, MADE, &error);
+        for (int k = 0; k < MADE && fine; k++) {
+            qn_comparison c;
+            fine = !qn_tensor_compare(is[k], should[k], tolerance, tolerance, &c, &error) && !c.beyond;
+            if (!fine) printf("result %d: %lld of %lld\n", k, (long long)c.beyond, (long long)c.count);
+        }
+        if (!fine) {
+            printf("%s %s: %s\n", everywhere[i / 2], modes[i % 2], error.message);
+            test_fail(__FILE__, line, "a function on a device");
+        }
+        qn_tape_free(tape);
+    }
+    qn_tape_free(eager);
+}
+
+/* An input in memory. */
+static qn_tensor input(qn_tape *tape, qn_dtype type, qn_shape shape)
+{
+    qn_error error;
+    qn_tensor x = qn_cast(counted(tape, shape), type);
+    EXPECT(!qn_eval(tape, &x, 1, &error));
+    return x;
+}
+
+static void with_gradients(qn_tensor y, qn_tensor a, qn_tensor b, qn_tensor *out)
+{
+    qn_tensor ones = qn_add_scalar(qn_mul_scalar(y, 0), 1);
+    out[0] = y;
+    qn_grad_from(&y, &ones, 1, (qn_tensor[]){a, b}, 2, out + 1);
+}
+
+/* The slice at the end of this gradient has rows that are found by quotients and columns that are not: its array was read by
+ * its own axes, of which the last was left, and the gradient was 0 everywhere. */
+static void strides_and_dilations(qn_tape *tape, qn_tensor *out)
+{
+    qn_tensor x = input(tape, QN_F32, QN_SHAPE(4, 4, 9, 22)), w = input(tape, QN_F32, QN_SHAPE(6, 2, 2, 2));
+    qn_conv_options options = {.stride = {2, 2}, .padding = {2, 2}, .dilation = {1, 2}, .groups = 2};
+    with_gradients(qn_conv(x, w, QN_NONE, &options), x, w, out);
+}
+
+/* The largest of a window went through memory as bf16, and what was compared with it was computed once more in f32: nearly
+ * nothing was equal, and the gradient was 0. */
+static void slope_of_pool(qn_tape *tape, qn_dtype type, qn_tensor *out)
+{
+    qn_pool_options options = {.stride = {1, 1}, .padding = {1, 1}};
+    qn_tensor x = input(tape, type, QN_SHAPE(2, 40, 40));
+    with_gradients(qn_max_pool(qn_mul_scalar(x, 1.1), QN_SHAPE(3, 3), &options), x, x, out);
+}
+
+static void slope_of_pool_bf16(qn_tape *tape, qn_tensor *out)
+{
+    slope_of_pool(tape, QN_BF16, out);
+}
+
+static void slope_of_pool_f16(qn_tape *tape, qn_tensor *out)
+{
+    slope_of_pool(tape, QN_F16, out);
+}
+
+/* A pad that readers had copies of, and whose own kernel was gone: when a reader fell apart nothing computed it any more. */
+static void pads_of_readers(qn_tape *tape, qn_tensor *out)
+{
+    qn_tensor x = input(tape, QN_F32, QN_SHAPE(2, 1, 12)), w = input(tape, QN_F32, QN_SHAPE(1, 1, 2));
+    qn_conv_options options = {.stride = {3}, .output_padding = {1}, .groups = 1, .dilation = {1}};
+    qn_tensor y = qn_mean(qn_window(qn_window(x, 2, 1, 4, 2), 2, 2, 1, 2), QN_AXES(3, 4), false);
+    y = qn_mul_scalar(qn_conv_transpose(qn_add(y, y), w, QN_NONE, &options), 0.25);
+    y = qn_pad(y, QN_SHAPE(0, 1, 1), QN_SHAPE(0, 1, 5), 0);
+    y = qn_max(qn_window(qn_window(y, 1, 3, 4, 1), 0, 2, 3, 1), QN_AXES(3, 4), true);
+    with_gradients(qn_max(y, QN_AXES(2), true), x, w, out);
+}
+
+TEST(gradients_of_windows)
+{
+    expect_agreement(strides_and_dilations, 1e-5, __LINE__);
+    expect_agreement(slope_of_pool_bf16, 0.02, __LINE__);
+    expect_agreement(slope_of_pool_f16, 0.02, __LINE__);
+    expect_agreement(pads_of_readers, 1e-5, __LINE__);
+}
+
 TEST(on_ref)
 {
     int count = count_from("QUERN_AXES", "programs over axes", 120);
@@ -212,4 +307,4 @@ TEST(on_emu)
 }
 
 TEST_MAIN(CASE(windows_of_three_axes), CASE(folds_of_many_axes), CASE(convolution_of_three_axes),
-          CASE(product_of_eight_axes), CASE(on_ref), CASE(on_cpu), CASE(on_emu))
+          CASE(product_of_eight_axes), CASE(gradients_of_windows), CASE(on_ref), CASE(on_cpu), CASE(on_emu))
