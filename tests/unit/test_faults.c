@@ -296,7 +296,8 @@ static qn_status fill(void *of, qn_error *error)
 {
     filling *f = of;
     (void)error;
-    for (;; f->count++) hash_index_add(&f->index, hash_of(f->count), f->count);
+    for (; f->count < 1 << 24; f->count++) hash_index_add(&f->index, hash_of(f->count), f->count);
+    return QN_OK; /* memory has run out before */
 }
 
 /* A tape whose gradient was given up still ends its scopes, and takes their nodes out of its index. */
