@@ -34,7 +34,7 @@ static bool channels_fit(graph *g, const char *op, node x, const node *vectors, 
 /* Handles that may be empty as nodes, 0 for those: what tape_begin does not take. */
 static qn_tape *begin(const char *op, const qn_tensor *given, int count, node *nodes)
 {
-    qn_tensor operands[5];
+    qn_tensor operands[5] = {{0}};
     node found[5];
     int used = 0;
     for (int i = 0; i < count; i++)
