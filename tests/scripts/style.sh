@@ -29,6 +29,8 @@ grep -rnE "^ *# *include \"[a-z]*/" src --include="*.[ch]" | awk -v order="$orde
 for folder in src/*/; do
     case " $order " in *" $(basename "$folder") "*) ;; *) bad "$folder is not in the list of folders" ;; esac
 done
+listed=$(sed -n 's/^| `src\/\([a-z]*\)\/` .*/\1/p' README.md | tr '\n' ' ')
+[ "$listed" = "$order " ] || bad "README.md lists the folders $listed, they are $order"
 finish "include order"
 
 wrong=0
