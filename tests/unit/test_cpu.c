@@ -324,6 +324,36 @@ TEST(long_sums_of_columns)
     free(x);
 }
 
+/* Each of so many sums has a buffer, and room in it for the sums of whole blocks: also where one more buffer moves them all. */
+TEST(many_sums_of_columns)
+{
+    enum { SUMS = 40, ROWS = 200, COLUMNS = 32 };
+    static float x[ROWS * COLUMNS], results[SUMS * COLUMNS];
+    static const int64_t shape[2] = {ROWS, COLUMNS}, result_shape[2] = {SUMS, COLUMNS};
+    text words = {0};
+    text_add(&words, "kernel columns(in float x[m][n], out float s[40][n], const int B = 8) launch (cdiv(n, B))\n"
+                     "{ int c = program(0) * B;\n");
+    for (int i = 0; i < SUMS; i++) text_print(&words, "s[%d][c : B] = sum(%d * x[:][c : B], axis = 0);\n", i, i + 1);
+    text_add(&words, "}\n");
+    for (int i = 0; i < COUNT(x); i++) x[i] = 0.5f;
+    qn_context_options options = {.threads = 1, .no_cache = true};
+    qn_error error;
+    qn_context *context;
+    qn_module *module;
+    qn_call *call;
+    EXPECT(qn_context_open(&options, &context, &error) == QN_OK);
+    EXPECT(qn_module_load_text(context, "sums.qn", text_get(&words), &module, &error) == QN_OK);
+    EXPECT(qn_call_new(module, "columns", &call, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "x", x, QN_F32, 2, shape, NULL, &error) == QN_OK);
+    EXPECT(qn_call_set_memory(call, "s", results, QN_F32, 2, result_shape, NULL, &error) == QN_OK);
+    EXPECT(qn_call_run(call, "cpu", &error) == QN_OK);
+    for (int i = 0; i < COUNT(results); i++) EXPECT_NEAR(results[i], 0.5 * ROWS * (1 + i / COLUMNS), 1e-3);
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+    text_free(&words);
+}
+
 /* Sums that the loops of fused kernels carry: as near with any number of threads, each of which leaves parts. */
 TEST(long_sums_of_tensors)
 {
@@ -409,5 +439,5 @@ TEST(products_in_pairs)
 }
 
 TEST_MAIN(CASE(values_and_state), CASE(asserts), CASE(prints), CASE(phases), CASE(several_threads), CASE(no_compiler),
-          CASE(bad_text), CASE(ceilings), CASE(long_sums), CASE(long_sums_of_columns), CASE(long_sums_of_tensors),
-          CASE(products_in_pairs))
+          CASE(bad_text), CASE(ceilings), CASE(long_sums), CASE(long_sums_of_columns), CASE(many_sums_of_columns),
+          CASE(long_sums_of_tensors), CASE(products_in_pairs))

@@ -468,9 +468,9 @@ void emit_group(emitter *e, const group *g)
             bool buffered = s->kind == SINK_KEEP || s->kind == SINK_COPY || (fold && e->survey->force[s->result]) ||
                             (s->kind == SINK_ATOMIC && e->survey->uses[s->result]);
             if (!buffered) continue;
-            if (fold && block_axis(e, &g->passes[p], s, g->outer) != NO_AXIS)
-                e->survey->buffers[buffer_for(e->survey, s->result)].more = 2;
-            buffer_prepare(e, buffer_for(e->survey, s->result));
+            int number = buffer_for(e->survey, s->result); /* which may move the array of buffers */
+            if (fold && block_axis(e, &g->passes[p], s, g->outer) != NO_AXIS) e->survey->buffers[number].more = 2;
+            buffer_prepare(e, number);
         }
     }
     const char *first[MAX_RANK] = {0}, *last[MAX_RANK] = {0};
