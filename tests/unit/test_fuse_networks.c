@@ -154,14 +154,14 @@ TEST(long_products_are_alone)
         fuse_plan *plan;
         node x = leaf(&b, (shape){3, {1, side, side}}), y = leaf(&b, (shape){3, {1, side, side}});
         node u = leaf(&b, (shape){2, {19, 12}}), v = leaf(&b, (shape){2, {12, 10}});
-        fuse_leaf leaves[5] = {{0}};
+        shape many = {3, {count, side, side}};
+        node wanted[] = {graph_dot(b.g, graph_expand(b.g, x, &many), graph_expand(b.g, y, &many), DT_F32, PRODUCT_ANY),
+                         graph_dot(b.g, u, v, DT_F32, PRODUCT_ANY)};
+        fuse_leaf *leaves = ARENA_ARRAY(b.memory, fuse_leaf, b.g->node_count); /* one a node, given or not */
         for (int n = 1; n < 5; n++) {
             leaves[n].given = true;
             memcpy(leaves[n].strides, graph_get(b.g, (node)n)->attr.strides, sizeof(leaves[n].strides));
         }
-        shape many = {3, {count, side, side}};
-        node wanted[] = {graph_dot(b.g, graph_expand(b.g, x, &many), graph_expand(b.g, y, &many), DT_F32, PRODUCT_ANY),
-                         graph_dot(b.g, u, v, DT_F32, PRODUCT_ANY)};
         EXPECT(fuse_plan_make(b.g, leaves, wanted, 2, NULL, 0, &b.options, b.memory, &plan, &error) == QN_OK);
         EXPECT(plan->kernel_count == 1 + longer);
         arena_free(b.memory);

@@ -37,6 +37,7 @@ static const char *const flags[] = {"-std=gnu++17",
                                     "-fvisibility=hidden",
                                     "-fPIC",
                                     "-fsanitize=alignment",
+                                    "-Wl,-Bsymbolic-functions", /* its own handlers, not those of a sanitized program */
                                     "-w"};
 #define MAX_DECLARED 1024
 static const char generated_name[] = "generated CUDA"; /* in place of a file's, for what no #line of the text names */
