@@ -240,7 +240,7 @@ QN_API qn_tensor qn_rsub_scalar(qn_tensor x, double s); /* s - x */
 QN_API qn_tensor qn_mul_scalar(qn_tensor x, double s);
 QN_API qn_tensor qn_div_scalar(qn_tensor x, double s);
 QN_API qn_tensor qn_rdiv_scalar(qn_tensor x, double s); /* s / x */
-QN_API qn_tensor qn_pow_scalar(qn_tensor x, double s);
+QN_API qn_tensor qn_pow_scalar(qn_tensor x, double s); /* of integers f32 too if it is negative */
 QN_API qn_tensor qn_maximum_scalar(qn_tensor x, double s);
 QN_API qn_tensor qn_minimum_scalar(qn_tensor x, double s);
 QN_API qn_tensor qn_eq_scalar(qn_tensor x, double s);

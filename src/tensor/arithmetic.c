@@ -172,6 +172,10 @@ qn_tensor qn_floor_div(qn_tensor a, qn_tensor b)
     if (quotient && dtype_is_float(graph_get(g, quotient)->elem)) {
         node whole = graph_binary(g, OP_SUB, x[0], graph_binary(g, OP_MOD, x[0], x[1]));
         node rounded = graph_unary(g, OP_ROUND, graph_binary(g, OP_DIV, whole, x[1]));
+        /* By an infinity the quotient is 0, of either sign: below 0 where the signs differ. */
+        node signs = graph_binary(g, OP_MUL, graph_unary(g, OP_SIGN, x[0]), graph_unary(g, OP_SIGN, x[1]));
+        node below = graph_binary(g, OP_ADD, quotient, graph_binary(g, OP_MIN, signs, tensor_number(g, signs, 0)));
+        rounded = graph_select(g, graph_unary(g, OP_ISINF, x[1]), below, rounded);
         quotient = graph_select(g, graph_binary(g, OP_EQ, x[1], tensor_number(g, x[1], 0)), quotient, rounded);
     }
     return tape_handle(tape, quotient);
@@ -195,9 +199,21 @@ qn_tensor qn_logaddexp(qn_tensor a, qn_tensor b)
 
 /* ---- a tensor and a number ---- */
 
-/* Powers that are products and roots, as one would write them. */
+/* By squares, which wrap as all products of integers do. */
+static node integer_power(graph *g, node x, uint64_t s)
+{
+    node y = 0;
+    for (; s; s >>= 1) {
+        if (s & 1) y = y ? graph_binary(g, OP_MUL, y, x) : x;
+        if (s > 1) x = graph_binary(g, OP_MUL, x, x);
+    }
+    return y ? y : tensor_number(g, x, 1);
+}
+
+/* Powers that are products and roots, as one would write them. Integers are still such if the power is whole. */
 static node power(graph *g, node x, double s)
 {
+    if (s >= 0 && !dtype_is_float(tensor_elem(g, x))) return integer_power(g, x, (uint64_t)s);
     if (s == 1) return x;
     if (s == 2) return graph_binary(g, OP_MUL, x, x);
     if (s == 3) return graph_binary(g, OP_MUL, graph_binary(g, OP_MUL, x, x), x);

@@ -48,6 +48,15 @@ TEST(scalars)
     EXPECT(qn_tensor_dtype(qn_div_scalar(i, 2)) == QN_F32);
     EXPECT_TENSOR(qn_div_scalar(i, 2), QN_SHAPE(3), 0.5, 1, 2);
     EXPECT(qn_tensor_dtype(qn_square(i)) == QN_I64);
+    for (int power = 0; power < 6; power++) EXPECT(qn_tensor_dtype(qn_pow_scalar(i, power)) == QN_I64);
+    EXPECT(qn_tensor_dtype(qn_pow_scalar(i, -2)) == QN_F32);
+    EXPECT_TENSOR(qn_pow_scalar(i, 0), QN_SHAPE(3), 1, 1, 1);
+    EXPECT_TENSOR(qn_pow_scalar(i, 5), QN_SHAPE(3), 1, 32, 1024);
+    EXPECT_TENSOR(qn_pow_scalar(i, -2), QN_SHAPE(3), 1, 0.25, 0.0625);
+    /* 3 ^ 20, which no f32 holds */
+    EXPECT_TENSOR(
+        qn_eq(qn_pow_scalar(I64(QN_SHAPE(1), 3), 20), qn_add_scalar(qn_zeros(tape, QN_I64, QN_SHAPE(1)), 3486784401.0)),
+        QN_SHAPE(1), 1);
     EXPECT(qn_tensor_dtype(qn_mul_scalar(qn_cast(x, QN_BF16), 0.1)) == QN_BF16);
     EXPECT(qn_tensor_dtype(qn_add_scalar(qn_gt_scalar(x, 1), 1)) == QN_I64);
     EXPECT_TENSOR(qn_eq_scalar(i, 2), QN_SHAPE(3), 0, 1, 0);
@@ -82,6 +91,9 @@ TEST(types_meet)
     EXPECT_TENSOR(qn_div(I64(QN_SHAPE(1), 7), I64(QN_SHAPE(1), 2)), QN_SHAPE(1), 3.5);
     EXPECT_TENSOR(qn_floor_div(I64(QN_SHAPE(1), -7), I64(QN_SHAPE(1), 2)), QN_SHAPE(1), -4);
     EXPECT_TENSOR(qn_floor_div(F32(QN_SHAPE(1), -7), F32(QN_SHAPE(1), 2)), QN_SHAPE(1), -4);
+    EXPECT_TENSOR(qn_floor_div(F32(QN_SHAPE(5), 7, -7, 7, -7, 0),
+                               F32(QN_SHAPE(5), INFINITY, INFINITY, -INFINITY, -INFINITY, -INFINITY)),
+                  QN_SHAPE(5), 0, -1, -1, 0, 0);
     EXPECT_TENSOR(qn_exp(I64(QN_SHAPE(2), 0, 1)), QN_SHAPE(2), 1, 2.7182818);
     EXPECT_TENSOR(qn_floor(I64(QN_SHAPE(2), 3, -1)), QN_SHAPE(2), 3, -1);
     EXPECT_TENSOR(qn_relu(I64(QN_SHAPE(2), 3, -1)), QN_SHAPE(2), 3, 0);
