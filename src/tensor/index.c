@@ -177,8 +177,15 @@ static node joined_index(graph *g, const node *indices, int count, const shape *
     if (!tensor_shapes_meet(g, "index_put", each, count, places)) return 0;
     for (int i = 0; i < count; i++) {
         node next = tensor_broadcast(g, "index_put", each[i], places);
-        if (joined) joined = tensor_scalar(g, OP_MUL, joined, (double)from->extents[i], false);
-        joined = joined ? graph_binary(g, OP_ADD, joined, next) : next;
+        if (!joined) {
+            joined = next;
+            continue;
+        }
+        /* What lies outside this axis would be a place inside another line: it is outside of all. */
+        double extent = (double)from->extents[i];
+        node above = tensor_scalar(g, OP_GE, next, 0, false), below = tensor_scalar(g, OP_LT, next, extent, false);
+        node place = graph_binary(g, OP_ADD, tensor_scalar(g, OP_MUL, joined, extent, false), next);
+        joined = tensor_where(g, graph_binary(g, OP_AND, above, below), place, tensor_number(g, place, -1));
     }
     shape line = {1, {shape_count(places)}};
     return joined ? graph_reshape(g, joined, &line) : 0;

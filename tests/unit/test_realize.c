@@ -398,6 +398,12 @@ static void computed_indices(void)
             READS(added, 0, 1, 3, 4, 5, 6);
         }
         READS(v, 2, 3, 4, 5, 6, 7); /* each assignment was carried out once */
+        /* Two of three lie outside the second axis: the places that they name with the first one are inside. */
+        qn_tensor pairs[2] = {qn_from_memory(tape, (int64_t[]){1, 0, 2}, QN_I64, QN_SHAPE(3)),
+                              qn_from_memory(tape, (int64_t[]){-1, 2, 1}, QN_I64, QN_SHAPE(3))};
+        qn_tensor put = qn_index_put(x, pairs, 2, qn_full(tape, QN_F32, QN_RANK_0, 9), false);
+        if (is_ref) EXPECT(qn_eval(tape, &put, 1, &error) == QN_FINDING && strstr(error.message, "index_put"));
+        if (!is_ref && !checks) READS(put, 0, 1, 2, 3, 4, 9);
         end();
     }
 }
