@@ -273,17 +273,20 @@ static void gather_phase(const loop *p, lowering *l, const parts *c, const int *
         safe[k + 1] = inside[k + 1] = k != kept_count - 1;
         at[k + 1] = starts[k];
     }
-#define SOME(scratch, identity)                                                                 \
-    lower_keep_beyond(l, f, first, part_count, lower_load_array(l, f, scratch, at, axis, safe), \
-                      lower_broadcast(l, f, identity, 3))
+/* Columns beyond the end hold nothing that exists; they are folded too, and never stored. */
+#define SOME(scratch, identity, fold)                                                                      \
+    lower_fill(l, f,                                                                                       \
+               lower_keep_beyond(l, f, first, part_count, lower_load_array(l, f, scratch, at, axis, safe), \
+                                 lower_broadcast(l, f, identity, 3)),                                      \
+               fold)
     for (int i = 0; i < c->count; i++) {
         pair_kind kind = c->pairs[i].kind;
         const term *x = &p->t->terms[c->folds[i]];
-        pair_state both = {SOME(c->scratch[i], parts_identity(p, l, f->block, c->folds[i])), 0};
+        pair_state both = {SOME(c->scratch[i], parts_identity(p, l, f->block, c->folds[i]), x->fold), 0};
         value count = 0;
         if (kind) {
-            both.beside = SOME(c->beside[i], parts_identity_beside(l, f->block, kind));
-            if (kind == PAIR_SQUARES) count = SOME(c->counts, parts_identity_beside(l, f->block, kind));
+            both.beside = SOME(c->beside[i], parts_identity_beside(l, f->block, kind), FOLD_SUM);
+            if (kind == PAIR_SQUARES) count = SOME(c->counts, parts_identity_beside(l, f->block, kind), FOLD_SUM);
             value rows = count ? lower_reduce(l, f, count, FOLD_SUM, 0, 1, false) : 0;
             pair_leave(l, f, kind, count, rows, false, &both);
             at[0] = group;

@@ -298,6 +298,24 @@ TEST(columns)
 }
 
 /* Gradients of x, gain and bias from that of the result. */
+/* So many rows that a GPU's parts are gathered before they are joined, and columns that end inside a block: what lies beyond
+ * them reached the folds. */
+TEST(gathered_parts)
+{
+    bench bed = bench_new(), *b = &bed;
+    b->options.units = 132;
+    node x = leaf(b, DT_F32, 2, 4500, 20, 0), mean = MUL(SUM(x, 1), like(b, SUM(x, 1), 1.0 / 4500));
+    node less = SUB(x, widen(b, mean, x)), power = DO(EXP, SUB(x, widen(b, MAX(x, 1), x)));
+    node wanted[] = {SUM(x, 1), MAX(x, 1), SUM(MUL(less, less), 1), SUM(power, 1)};
+    b->options.gpu = true;
+    for (int i = 0; i < 4; i++) {
+        int nodes = b->g->node_count;
+        EXPECT(fuse_run_expect(b->memory, b->g, &wanted[i], 1, &b->options, 1e-4) == 1);
+        graph_truncate(b->g, nodes);
+    }
+    arena_free(b->memory);
+}
+
 TEST(layer_norm_backward)
 {
     bench bed = bench_new(), *b = &bed;
@@ -327,4 +345,4 @@ TEST(empty)
 }
 
 TEST_MAIN(CASE(pointwise), CASE(moving), CASE(many_parts), CASE(indexing), CASE(rows), CASE(losses), CASE(ignored_rows),
-          CASE(columns), CASE(layer_norm_backward), CASE(empty))
+          CASE(columns), CASE(gathered_parts), CASE(layer_norm_backward), CASE(empty))
