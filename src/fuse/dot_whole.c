@@ -144,7 +144,26 @@ static bool others_are_slices(const dot_work *w, bool apart)
     return true;
 }
 
-/* What guards the product guards the operand that has the axes of the guard: one factor that is 0 is enough. */
+/* Would the operand be asked for an element that its array does not have? */
+static bool reaches_outside(const dot_work *w, const dot_gathered *operand)
+{
+    const term *x = &w->t->terms[operand->access];
+    if (operand->guard_count) return false;
+    const shape *of = &graph_get(w->b->g, x->n)->shape;
+    for (int k = 0; k < x->map->rank; k++) {
+        int64_t low = x->map->axes[k].constant, high = low;
+        for (int i = 0; i < w->t->space.axis_count; i++) {
+            int64_t reach = x->map->axes[k].factor[i] * (w->t->space.axes[i].extent - 1);
+            low += MINIMUM(reach, 0);
+            high += MAXIMUM(reach, 0);
+        }
+        if (low < 0 || high >= of->extents[k]) return true;
+    }
+    return false;
+}
+
+/* What guards the product guards the operand that has the axes of the guard: one factor that is 0 is enough. But where both
+ * go along such an axis (of batches), the other one is not there either: it may lie outside of its array, or be NaN. */
 static bool share_guard(dot_work *w, int id)
 {
     const term *x = &w->t->terms[id];
@@ -152,7 +171,10 @@ static bool share_guard(dot_work *w, int id)
     if (x->kind == TERM_OP && x->op == OP_AND) return share_guard(w, x->inputs[0]) && share_guard(w, x->inputs[1]);
     unsigned depth = w->classes[CLASS_DEPTH];
     int side = !(x->axes & ~(dot_gathered_axes(w, 0) | depth)) ? 0 : 1;
-    return !(x->axes & ~(dot_gathered_axes(w, side) | depth)) && dot_add_guards(w->t, id, &w->gathered[side]);
+    unsigned others = dot_gathered_axes(w, 1 - side);
+    if (x->axes & ~(dot_gathered_axes(w, side) | depth) || !dot_add_guards(w->t, id, &w->gathered[side])) return false;
+    bool both = x->axes & others & ~depth && !(x->axes & ~(others | depth));
+    return !both || dot_add_guards(w->t, id, &w->gathered[1 - side]);
 }
 
 /* Does the first result have its elements near each other along an axis of M, rather than of N? */
@@ -226,6 +248,7 @@ void dot_choose_whole(dot_work *w)
         wanted |= w->gathered[side].guard_count > 0;
     }
     if (elem == DT_I8 || elem == DT_U8 || !share_guard(w, w->guard)) return;
+    if (reaches_outside(w, &w->gathered[0]) || reaches_outside(w, &w->gathered[1])) return;
     if (w->top == w->dot) {
         dot_begin_lowering(w);
         wanted |= w->depth_count > 1;

@@ -285,6 +285,30 @@ TEST(gradients_of_windows)
     expect_agreement(pads_of_readers, 1e-5, __LINE__);
 }
 
+/* A pad of batches behind a product: one operand alone had zeros there, the other one was read beyond its end, where NaN
+ * lies here. */
+TEST(pads_of_batches)
+{
+    enum { EACH = 4 * 5 * 4 };
+    float around[6 * EACH], padded[4 * 4 * 25], apart[3 * 4 * 25];
+    for (int i = 0; i < 6 * EACH; i++) around[i] = i < 3 * EACH ? (float)(i * 7 % 23) : NAN;
+    for (int d = 0; d < 3; d++) {
+        qn_tape *tape = tape_on(everywhere[d], QN_FUSED);
+        qn_error error;
+        if (!tape) continue;
+        qn_tensor x = qn_slice(qn_from_memory(tape, around, QN_F32, QN_SHAPE(6, 4, 5, 4)), 0, 0, 3, 1);
+        qn_tensor product = qn_matmul(x, qn_transpose(x, -2, -1));
+        qn_tensor pad = qn_pad(product, QN_SHAPE(-1, 0, 0, 0), QN_SHAPE(2, 0, 0, 0), 0);
+        EXPECT(!qn_tensor_read(pad, padded, sizeof(padded), &error));
+        EXPECT(!qn_tensor_read(product, apart, sizeof(apart), &error));
+        int wrong = 0;
+        for (int i = 0; i < 4 * 100; i++) wrong += padded[i] != (i < 200 ? apart[i + 100] : 0);
+        if (wrong) printf("%s: %d elements\n", everywhere[d], wrong);
+        EXPECT(!wrong);
+        qn_tape_free(tape);
+    }
+}
+
 TEST(on_ref)
 {
     int count = count_from("QUERN_AXES", "programs over axes", 120);
@@ -307,4 +331,5 @@ TEST(on_emu)
 }
 
 TEST_MAIN(CASE(windows_of_three_axes), CASE(folds_of_many_axes), CASE(convolution_of_three_axes),
-          CASE(product_of_eight_axes), CASE(gradients_of_windows), CASE(on_ref), CASE(on_cpu), CASE(on_emu))
+          CASE(product_of_eight_axes), CASE(gradients_of_windows), CASE(pads_of_batches), CASE(on_ref), CASE(on_cpu),
+          CASE(on_emu))
