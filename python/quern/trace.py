@@ -12,7 +12,7 @@ _FLOATS = ("double", "float", "f16", "bf16", "f8e4m3")
 
 
 def name_of(function):
-    name = "".join(c if c.isalnum() else "_" for c in function.__name__)
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in function.__name__)
     return "fused_" + name
 
 
@@ -235,11 +235,11 @@ def written(function, args, keywords):
     tape, params, places = Tape(), [], []
 
     def stand_in(place, value):
-        name = f"a{place}" if isinstance(place, int) else str(place)
+        name = f"a{place}" if isinstance(place, int) else f"k{list(keywords).index(place)}"  # a name of its own may be a word of the language
         if _is_tensor(value):
             rank, type = len(value.shape), _WORDS.get(str(value.dtype).rpartition(".")[2])
             if type is None:
-                raise TypeError(f"quern.fuse: argument `{name}` has the type {value.dtype}, which Quern has not")
+                raise TypeError(f"quern.fuse: argument `{place}` has the type {value.dtype}, which Quern has not")
             if rank == 0:  # a parameter without axes would be a number
                 params.append(f"{type} {name}[{name}_n0]")
                 places.append((place,))

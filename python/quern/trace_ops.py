@@ -1,9 +1,12 @@
 """What `@quern.fuse` knows: torch's functions and methods by name, as lines of the Quern language."""
 
-from .trace import _FLOATS, _WORDS, Extent, Number, Proxy
+import functools
+
+from .trace import _FLOATS, _WORDS, Extent, Proxy
+from .trace_meet import _axes, _axis, _list, _meet, _number, _same, _tape, _type, _with_ones, type_name
 
 _OF_FLOATS = "exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tanh erf sigmoid silu reciprocal mish hardswish hardsigmoid relu6 softsign selu".split()  # whole numbers become floats first
-_UNARY = {n: n for n in ("relu abs floor ceil round square").split()}
+_UNARY = {n: n for n in ("abs", "square")}
 _UNARY["absolute"] = "abs"
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "true_divide": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
           "gt": ">", "ge": ">=", "logical_and": "&&", "logical_or": "||", "mod": "%", "remainder": "%", "subtract": "-", "multiply": "*",
@@ -11,86 +14,6 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "true_
 _COMPARE = {"==", "!=", "<", "<=", ">", ">=", "&&", "||"}
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "prod", "any": "any", "all": "all",
            "logsumexp": "logsumexp"}  # fmt: skip
-
-
-def _tape(args):
-    for a in args:
-        if isinstance(a, Proxy):
-            return a._tape
-        if isinstance(a, (tuple, list)):
-            found = _tape(a)
-            if found:
-                return found
-    return None
-
-
-def _number(value, type="float"):
-    if isinstance(value, Number):
-        return value.words("double" if type == "double" else "float")
-    if isinstance(value, Extent):
-        return value.words
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return {"inf": "inf", "-inf": "-inf", "nan": "nan"}.get(repr(value), repr(value))
-    if hasattr(value, "dtype"):
-        raise TypeError("quern.fuse: a tensor comes from elsewhere: give it as an argument, or as a number if it is one")
-    raise TypeError(f"quern.fuse does not know what to do with a {type_name(value)}")
-
-
-def type_name(value):
-    return type(value).__name__
-
-
-def _meet(values, type=None):
-    """Operands of one rank, in a type if one is named: words, rank, which axes are ones, extents."""
-    rank = max(v._rank for v in values if isinstance(v, Proxy))
-    words, ones, shape = [], [True] * rank, [None] * rank
-    for v in values:
-        if not isinstance(v, Proxy):
-            words.append(_number(v, type))
-            continue
-        missing = rank - v._rank if v._rank else 0
-        text = v._words if type in (None, v._type) else f"{type}({v._words})"
-        words.append(text if not missing else f"({text})" + "[]" * missing + "[:]" * v._rank)
-        for axis in range(v._rank):
-            at = axis + missing
-            if not v._ones[axis]:
-                ones[at] = False
-                if shape[at] is None and v._shape is not None:
-                    shape[at] = v._shape[axis]
-    known = None if any(s is None and not o for s, o in zip(shape, ones)) else shape
-    return words, rank, tuple(ones), known
-
-
-_ORDER = ["bool", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "float", "double"]
-
-
-def _category(type):
-    return 2 if type in _FLOATS else type != "bool"
-
-
-def _joined(types):
-    """Of tensors that count alike."""
-    if len(set(types)) > 1 and not set(types) <= set(_ORDER):
-        raise TypeError(f"quern.fuse: {' and '.join(sorted(set(types)))} have no type in common: convert with .to() first")
-    if {"f16", "bf16"} <= set(types):
-        return "double" if "double" in types else "float"
-    best = max(types, key=_ORDER.index) if len(set(types)) > 1 else types[0]
-    return "i16" if best == "i8" and "u8" in types else best
-
-
-def _type(values):
-    """torch's rule: tensors with axes decide, unless one without, or else a number, is of a higher kind (floats, whole numbers, bools)."""
-    found = None
-    proxies = [v for v in values if isinstance(v, Proxy)]
-    numbers = {"float" if isinstance(v, (float, Number)) else "bool" if isinstance(v, bool) else "i64" for v in values if not isinstance(v, Proxy)}
-    for types in ([v._type for v in proxies if v._rank], [v._type for v in proxies if not v._rank], sorted(numbers, key=_ORDER.index)[-1:]):
-        if types and (found is None or _category(_joined(types)) > _category(found)):
-            found = _joined(types)
-    return found
 
 
 def _binary(name, a, b):
@@ -110,6 +33,10 @@ def _binary(name, a, b):
     if sign == "%" and type == "double":
         raise TypeError("quern.fuse: a remainder of doubles is left to torch: Quern's rounds the quotient")
     words, rank, ones, shape = _meet((a, b), type)
+    if sign == "%" and type in _FLOATS and not (isinstance(b, (int, float)) and abs(b) < float("inf")):  # by what may be infinite
+        x, y = (w if isinstance(v, Proxy) else f"{type}({w})" for v, w in zip((a, b), words))
+        infinite = f"where(({x}) * ({y}) < 0, {y}, {x})"
+        return _tape((a, b)).let(f"where(isinf({y}) && !isinf({x}), {infinite}, ({x}) % ({y}))", rank, type, ones, shape)
     return _tape((a, b)).let(f"({words[0]}) {sign} ({words[1]})", rank, "bool" if sign in _COMPARE else type, ones, shape)
 
 
@@ -141,14 +68,12 @@ def _invert(x):
 
 def _with_alpha(name):
     def apply(a, b, *, alpha=1):
-        return _binary(name, a, b if isinstance(alpha, int) and alpha == 1 else _binary("mul", b, alpha) if isinstance(b, Proxy) else b * alpha)
+        made = _binary(name, a, b if isinstance(alpha, int) and alpha == 1 else _binary("mul", b, alpha) if isinstance(b, Proxy) else b * alpha)
+        if made._type != _type((a, b)):
+            raise TypeError(f"quern.fuse: `{name}` with alpha = {alpha} of {_type((a, b))} is left to torch")
+        return made
 
     return apply
-
-
-def _axes(x, dim):
-    dims = range(x._rank) if dim is None or dim == () else (dim if isinstance(dim, (tuple, list)) else (dim,))
-    return sorted(d % x._rank if x._rank else 0 for d in dims)
 
 
 def _of_one(word, x, type=None):
@@ -159,7 +84,7 @@ def _of_one(word, x, type=None):
         return _same(x, f"({x._words}) != 0", "bool")
     if word not in ("sum", "mean", "max", "min", "prod", "logsumexp", "cumsum"):
         raise TypeError(f"quern.fuse: {word} of a tensor without axes")
-    return x if type in (None, x._type) else _same(x, f"{type}({x._words})", type)
+    return _same(x, f"{type or x._type}({x._words})", type)
 
 
 def _reduce(word, x, dim=None, keepdim=False, type=None, extra=""):
@@ -180,14 +105,6 @@ def _reduce(word, x, dim=None, keepdim=False, type=None, extra=""):
     return x._tape.let(f"squeeze({words}, axis = {_list(axes)})", len(kept), type, tuple(x._ones[i] for i in kept), shape)
 
 
-def _list(axes):
-    return str(axes[0]) if len(axes) == 1 else "{" + ", ".join(map(str, axes)) + "}"
-
-
-def _same(x, words, type=None):
-    return x._tape.let(words, x._rank, type or x._type, x._ones, x._shape)
-
-
 def _matmul(a, b):
     rank = max(a._rank, b._rank) if min(a._rank, b._rank) > 1 else max(a._rank, b._rank) - 1
     shape = None
@@ -195,7 +112,9 @@ def _matmul(a, b):
         shape = [*a._shape[:-1], b._shape[-1]]
     if a._type != b._type:
         raise TypeError(f"quern.fuse: a product of {a._type} and {b._type}: torch has none, convert one of them")
-    return _tape((a, b)).let(f"matmul({a._words}, {b._words})", rank, a._type, (False,) * rank, shape)
+    made = _tape((a, b)).let(f"matmul({a._words}, {b._words})", rank, a._type, (False,) * rank, shape)
+    ones = [all(v._ones[axis] for v in (a, b) if v._rank >= -axis) for axis in range(-max(a._rank, b._rank), -2)]
+    return _with_ones(made, [*ones, *([a._ones[-2]] if a._rank > 1 else []), *([b._ones[-1]] if b._rank > 1 else [])])
 
 
 def _linear(x, weight, bias=None):
@@ -205,7 +124,9 @@ def _linear(x, weight, bias=None):
 
 def _permute(x, *order):
     order = order[0] if len(order) == 1 and isinstance(order[0], (tuple, list)) else order
-    order = [d % x._rank for d in order]
+    order = [_axis(d, x._rank) for d in order]
+    if not order and not x._rank:
+        return x
     shape = [x._shape[d] for d in order] if x._shape is not None else None
     words = f"permute({x._words}, {', '.join(map(str, order))})"
     return x._tape.let(words, x._rank, x._type, tuple(x._ones[d] for d in order), shape)
@@ -213,19 +134,23 @@ def _permute(x, *order):
 
 def _transpose(x, a=0, b=1):
     order = list(range(x._rank))
-    order[a], order[b] = order[b], order[a]
+    a, b = _axis(a, x._rank), _axis(b, x._rank)
+    if a != b:
+        order[a], order[b] = b, a
     return _permute(x, *order)
 
 
 def _reshape(x, *shape):
     shape = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    if not len(shape) and all(x._ones):
+        return _squeeze(x)
     words = f"reshape({x._words}, {', '.join(_number(s) for s in shape)})"
     known = None if any(isinstance(s, int) and s < 0 for s in shape) else [s if isinstance(s, Extent) else Extent(str(s)) for s in shape]
     return x._tape.let(words, len(shape), x._type, tuple(isinstance(s, int) and s == 1 for s in shape), known)
 
 
 def _unsqueeze(x, dim):
-    dim = dim % (x._rank + 1)
+    dim = _axis(dim, x._rank + 1)
     shape = None if x._shape is None else [*x._shape[:dim], Extent("1"), *x._shape[dim:]]
     return x._tape.let(f"unsqueeze({x._words}, axis = {dim})", x._rank + 1, x._type, (*x._ones[:dim], True, *x._ones[dim:]), shape)
 
@@ -251,9 +176,12 @@ def _cast(x, *args, **keywords):
 
 
 def _softmax(word):
-    def apply(x, dim=-1, dtype=None):
+    def apply(x, dim=None, dtype=None):
         x = x if dtype is None else _cast(x, dtype)
-        return _same(x, f"{word}({x._words}, axis = {dim % x._rank})") if x._rank else _of_one(word, x)
+        dim = _axis((0 if x._rank in (0, 1, 3) else 1) if dim is None else dim, x._rank)  # torch's old choice, which it warns of
+        if x._type not in _FLOATS:
+            raise TypeError(f"quern.fuse: {word} is of floats: convert with .float() first")
+        return _same(x, f"{word}({x._words}, axis = {dim})") if x._rank else _of_one(word, x)
 
     return apply
 
@@ -263,16 +191,18 @@ def _layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     axes.reverse()
     middle = _binary("sub", x, _reduce("mean", x, axes, True))
     spread = _reduce("mean", _binary("mul", middle, middle), axes, True)
-    y = _binary("mul", middle, _same(spread, f"rsqrt({spread._words} + {eps!r})"))
+    y = _binary("mul", middle, _same(spread, f"rsqrt({spread._words} + {_number(eps, x._type)})"))
     y = y if weight is None else _binary("mul", y, weight)
-    return y if bias is None else _binary("add", y, bias)
+    y = y if bias is None else _binary("add", y, bias)
+    return y if y._type == x._type else _same(y, f"{x._type}({y._words})", x._type)
 
 
 def _rms_norm(x, normalized_shape, weight=None, eps=None):
     axes = list(range(x._rank - len(normalized_shape), x._rank))
     spread = _reduce("mean", _binary("mul", x, x), axes, True)
-    y = _binary("mul", x, _same(spread, f"rsqrt({spread._words} + {(2.0**-52 if x._type == 'double' else 2.0**-23) if eps is None else eps!r})"))
-    return y if weight is None else _binary("mul", y, weight)
+    y = _binary("mul", x, _same(spread, f"rsqrt({spread._words} + {_number((2.0**-52 if x._type == 'double' else 2.0**-23) if eps is None else eps, x._type)})"))
+    y = y if weight is None else _binary("mul", y, weight)
+    return y if y._type == x._type else _same(y, f"{x._type}({y._words})", x._type)
 
 
 def _where(condition, a, b):
@@ -306,7 +236,18 @@ def _extreme_of(word):
     return apply
 
 
+def _masked_fill(x, mask, value):
+    """Of the type of x, whatever is filled in."""
+    if _type((x, value)) != x._type:
+        if not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+            raise TypeError(f"quern.fuse: `masked_fill` of {x._type} with a number that it has not")
+        value = bool(value) if x._type == "bool" else int(value)
+    return _where(mask, value, x)
+
+
 def _clamp(x, min=None, max=None):
+    if min is None and max is None:
+        raise TypeError("quern.fuse: `clamp` has a min, a max or both")
     y = x if min is None else _extreme("max")(x, min)
     return y if max is None else _extreme("min")(y, max)
 
@@ -321,17 +262,24 @@ def _softplus(x, beta=1.0, threshold=20.0):
 def _addmm(c, a, b, *, beta=1, alpha=1):
     y = _matmul(a, b)
     y = y if alpha == 1 else _binary("mul", y, alpha)
+    if beta == 0:  # c is not looked at, NaN or not
+        return _binary("add", y, _same(c, f"like({c._words}, 0)"))
     return _binary("add", y, c if beta == 1 else _binary("mul", c, beta))
 
 
 def _chunk(x, chunks, dim=0):
-    axis = dim % x._rank
+    axis = _axis(dim, x._rank)
     if x._shape is None or x._ones[axis]:
         raise TypeError("quern.fuse: chunks are of an axis whose extent is known as words and is not one: use slices")
     n = x._shape[axis]
     size = (n + (chunks - 1)) // chunks
     parts = [slice(size * i, size * (i + 1) if i < chunks - 1 else n) for i in range(chunks)]
-    return tuple(index(x, (slice(None),) * axis + (part,)) for part in parts)
+    made = [index(x, (slice(None),) * axis + (part,)) for part in parts]
+    if chunks > 2:  # where torch makes fewer of them the last one is empty, and does not fit
+        last = made[-1]
+        extents = [f"max({e.words}, 1)" if i == axis else e.words for i, e in enumerate(last._shape)]
+        made[-1] = last._tape.let(f"reshape({last._words}, {', '.join(extents)})", last._rank, last._type, last._ones, last._shape)
+    return tuple(made)
 
 
 def _gelu(x, approximate="none"):
@@ -339,13 +287,39 @@ def _gelu(x, approximate="none"):
 
 
 def _pow(a, b):
-    if isinstance(b, (int, float)) and isinstance(a, Proxy) and b == 2:
-        return _same(a, f"square({a._words})")
-    if isinstance(b, (int, float)) and isinstance(a, Proxy) and b == 0.5:
-        return _same(a, f"sqrt({a._words})")
     type = _type((a, b))
+    if isinstance(a, Proxy) and isinstance(b, (int, float)) and b in (0.5, 1, 2, 3) and type != "bool":
+        words = a._words if a._type == type else f"{type}({a._words})"
+        return _same(a, {0.5: f"sqrt({words})", 1: words, 2: f"square({words})", 3: f"({words}) * ({words}) * ({words})"}[b], type)
+    if type not in _FLOATS:
+        raise TypeError("quern.fuse: powers of whole numbers are by 1, 2 or 3 here: convert with .float() first")
     words, rank, ones, shape = _meet((a, b), type)
     return _tape((a, b)).let(f"pow({words[0]}, {words[1]})", rank, type, ones, shape)
+
+
+def _whole(name):
+    """What changes no whole number."""
+
+    def apply(x):
+        if x._type == "bool":
+            raise TypeError(f"quern.fuse: `{name}` of a tensor of bools: torch has none")
+        return _same(x, f"{name}({x._words})" if x._type in _FLOATS else x._words)
+
+    return apply
+
+
+def _relu(x):
+    return _whole("relu")(x if x._type in (*_FLOATS, "bool") else _extreme("max")(x, 0))
+
+
+def _only_floats(name, row):
+    @functools.wraps(row)
+    def apply(x, *args, **keywords):
+        if x._type not in _FLOATS:
+            raise TypeError(f"quern.fuse: `{name}` is of floats: convert with .float() first")
+        return row(x, *args, **keywords)
+
+    return apply
 
 
 def _var(word):
@@ -360,8 +334,10 @@ def _var(word):
 
 def _cat(tensors, dim=0):
     first, type = tensors[0], _type(tensors)
+    axis = _axis(dim, first._rank)
     words = [t._words if t._type == type else f"{type}({t._words})" for t in tensors]
-    return first._tape.let(f"concat({', '.join(words)}, axis = {dim % first._rank})", first._rank, type)
+    made = first._tape.let(f"concat({', '.join(words)}, axis = {axis})", first._rank, type)
+    return _with_ones(made, [i != axis and one for i, one in enumerate(first._ones)])
 
 
 def _stack(tensors, dim=0):
@@ -377,9 +353,14 @@ def _mse_loss(x, y, size_average=None, reduce=None, reduction="mean"):
 def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if dropout_p or enable_gqa:
         raise TypeError(f"quern.fuse: {'dropout' if dropout_p else 'enable_gqa'} is left to torch")
+    if isinstance(scale, (int, float)) and not scale:
+        raise TypeError("quern.fuse: attention with a scale of 0, which in the language is the usual one")
+    if attn_mask is not None and is_causal:
+        raise TypeError("quern.fuse: attention with a mask and is_causal: torch has none")
     words = [query._words, key._words, value._words] + ([attn_mask._words] if attn_mask is not None else [])
     options = (", causal = true" if is_causal else "") + (f", scale = {_number(scale)}" if scale is not None else "")
-    return query._tape.let(f"scaled_dot_product_attention({', '.join(words)}{options})", query._rank, query._type, query._ones)
+    made = query._tape.let(f"scaled_dot_product_attention({', '.join(words)}{options})", query._rank, query._type)
+    return _with_ones(made, [*query._ones[:-1], value._ones[-1]])
 
 
 def _leaky(x, negative_slope=0.01):
@@ -390,9 +371,12 @@ def _reduction(word):
     def apply(x, dim=None, keepdim=False, dtype=None):
         x = x if dtype is None else _cast(x, dtype)
         if word in ("any", "all"):
+            if dim == ():
+                raise TypeError(f"quern.fuse: {word} along no axes")  # all of them, or none: that changed
             return _reduce(word, _truth(x), dim, keepdim)
-        if word in ("sum", "prod") and x._type not in _FLOATS:
-            x = _cast(x, "int64")
+        if word in ("sum", "prod") and x._type not in _FLOATS:  # of 64 bits in the language, and in torch unless it is said
+            made = _reduce(word, _cast(x, "int64"), dim, keepdim)
+            return made if dtype is None else _cast(made, dtype)
         if word in ("mean", "logsumexp") and x._type not in _FLOATS:
             raise TypeError(f"quern.fuse: {word} is of floats: convert with .float() first")
         return _reduce(word, x, dim, keepdim)
@@ -401,18 +385,26 @@ def _reduction(word):
 
 
 def _flatten(x, start_dim=0, end_dim=-1):
-    first, last = start_dim % x._rank, end_dim % x._rank
+    first, last = _axis(start_dim, x._rank), _axis(end_dim, x._rank)
+    if not x._rank:
+        return _unsqueeze(x, 0)
     rank = x._rank - (last - first)
-    return x._tape.let(f"flatten({x._words}, first = {first}, last = {last})", rank, x._type)
+    made = x._tape.let(f"flatten({x._words}, first = {first}, last = {last})", rank, x._type)
+    return _with_ones(made, [*x._ones[:first], all(x._ones[first : last + 1]), *x._ones[last + 1 :]])
 
 
 def _cumsum(x, dim, *, dtype=None):
-    x = _cast(x, dtype) if dtype is not None else x if x._type in _FLOATS else _cast(x, "int64")
-    return _same(x, f"cumsum({x._words}, axis = {dim % x._rank})") if x._rank else _of_one("cumsum", x)
+    x = x if dtype is None else _cast(x, dtype)
+    x = x if x._type in _FLOATS else _cast(x, "int64")
+    axis = _axis(dim, x._rank)
+    made = _same(x, f"cumsum({x._words}, axis = {axis})") if x._rank else _of_one("cumsum", x)
+    return made if dtype is None else _cast(made, dtype)
 
 
 def _sign(x):
     """torch's of NaN is 0."""
+    if x._type == "bool":
+        return _same(x, x._words)
     return _same(x, f"where(isnan({x._words}), {x._type}(0), sign({x._words}))" if x._type in _FLOATS else f"sign({x._words})")
 
 
@@ -461,9 +453,9 @@ METHODS = {
     "half": lambda x: _cast(x, "float16"), "bfloat16": lambda x: _cast(x, "bfloat16"), "int": lambda x: _cast(x, "int32"),
     "long": lambda x: _cast(x, "int64"), "bool": _truth, "contiguous": lambda x: x, "clone": lambda x: _same(x, x._words), "numel": _numel,
     "detach": lambda x: _same(x, f"detach({x._words})"), "softmax": _softmax("softmax"), "log_softmax": _softmax("log_softmax"),
-    "layer_norm": _layer_norm, "rms_norm": _rms_norm, "where": _where, "masked_fill": lambda x, mask, value: _where(mask, value, x),
+    "layer_norm": _layer_norm, "rms_norm": _rms_norm, "where": _where, "masked_fill": _masked_fill,
     "maximum": _extreme("max"), "minimum": _extreme("min"), "max": _extreme_of("max"), "min": _extreme_of("min"), "clamp": _clamp, "clip": _clamp,
-    "gelu": _gelu, "pow": _pow, "var": _var("var"), "std": _var("std"), "cat": _cat, "concat": _cat, "stack": _stack, "mse_loss": _mse_loss,
+    "gelu": _gelu, "relu": _relu, "pow": _pow, "var": _var("var"), "std": _var("std"), "cat": _cat, "concat": _cat, "stack": _stack, "mse_loss": _mse_loss,
     "scaled_dot_product_attention": _attention, "leaky_relu": _leaky, "neg": lambda x: -x, "negative": lambda x: -x, "pos": lambda x: x,
     "rsub": lambda a, b: _binary("sub", b, a), "logical_not": lambda x: _same(x, f"!({_truth(x)._words})", "bool"), "softplus": _softplus,
     "cumsum": _cumsum, "sign": _sign, "invert": _invert, "bitwise_not": _invert, "and": _bits("&", "&&"), "or": _bits("|", "||"),
@@ -483,8 +475,12 @@ for _name, _word in _REDUCE.items():
     METHODS[_name] = _reduction(_word)
 for _name, _word in _UNARY.items():
     METHODS[_name] = (lambda word: lambda x: _same(x, f"{word}({x._words})"))(_word)
+for _name in ("floor", "ceil", "round"):
+    METHODS[_name] = _whole(_name)
 for _name in _OF_FLOATS:
     METHODS[_name] = (lambda word: lambda x: (lambda y: _same(y, f"{word}({y._words})"))(x if x._type in _FLOATS else _cast(x, "float32")))(_name)
+for _name in "relu6 hardtanh elu celu logsigmoid log_sigmoid gelu softplus leaky_relu layer_norm rms_norm normalize glu var std".split():
+    METHODS[_name] = _only_floats(_name, METHODS[_name])
 for _name in _SIGNS:
     METHODS.setdefault(_name, (lambda name: lambda a, b: _binary(name, a, b))(_name))
 _VIEWS = "permute transpose swapaxes t reshape view flatten unsqueeze squeeze chunk detach contiguous to type type_as float double half bfloat16".split()
@@ -505,6 +501,10 @@ def call(name, args, keywords):
         inspect.signature(known).bind(*args, **keywords)
     except TypeError as error:
         raise TypeError(f"quern.fuse: `{name}` {error}: keep it outside the fused function, or use torch.compile") from None
+    for value in (*args, *keywords.values()):
+        for each in value if isinstance(value, (tuple, list)) else (value,):
+            if hasattr(each, "dtype") and not isinstance(each, (Proxy, float)):
+                raise TypeError("quern.fuse: a tensor comes from elsewhere: give it as an argument, or as a number if it is one")
     made = known(*args, **keywords)
     if name in _VIEWS:
         for each in (*args[:1], *(made if isinstance(made, tuple) else (made,))):
@@ -518,6 +518,12 @@ def index(x, key):
         at = next(i for i, k in enumerate(key) if k is Ellipsis)
         fill = x._rank - sum(1 for k in key if k is not None and k is not Ellipsis)
         key = key[:at] + (slice(None),) * fill + key[at + 1 :]
+    if sum(1 for k in key if k is not None) > x._rank:
+        raise IndexError(f"quern.fuse: too many indices for {x._rank} axes")
+    if not x._rank:  # one number, which has no brackets
+        for _ in key:
+            x = _unsqueeze(x, 0)
+        return x
     words, ones, shape, axis = "", [], [], 0
     for k in (*key, *(slice(None),) * (x._rank - sum(1 for k in key if k is not None))):
         if k is None:

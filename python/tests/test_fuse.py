@@ -117,6 +117,67 @@ class Fuse(unittest.TestCase):
             self.assertIs(type(found), form)
             torch.testing.assert_close(found["a"] if form is dict else found[0], 2 * self.x)
 
+    def test_whole_numbers(self):
+        """Types that stay, and those that torch makes."""
+        i = torch.arange(-6, 10, dtype=torch.int32, device=DEVICE).view(2, 8)
+
+        def function(i, b):
+            return (F.relu(i), i.floor(), i.round() + i, i.ceil(), i**2, i**2.0, abs(i) ** 0.5, i**3, b**2, i.masked_fill(b, 2.5), b.masked_fill(i > 0, 2), b.sign(), i.sum(dtype=torch.int32),
+                    i.sum(0, dtype=torch.uint8), i.cumsum(1, dtype=torch.int8), i.prod(1, dtype=torch.int16), i.long() + -(2**63))  # fmt: skip
+
+        self.same(function, i, i % 2 == 0, gradient=False)
+        for refused in (lambda i: i**7, lambda i: 2**i, lambda i: F.hardtanh(i), lambda i: F.relu6(i), lambda i: i.softmax(0), lambda i: i.masked_fill(i > 0, float("nan")), lambda i: torch.add(i > 0, i > 1, alpha=2), lambda i: (i > 0).floor()):
+            with self.assertRaises(TypeError):
+                quern.fuse(refused)(i)
+
+    def test_axes(self):
+        """Those that are not there are no others, and those of extent one broadcast behind products and joins too."""
+        for wrong in (lambda x: x.sum(2), lambda x: x.softmax(-3), lambda x: x.unsqueeze(4), lambda x: torch.cat([x, x], 2), lambda x: x.permute(0, 3), lambda x: x.squeeze(5), lambda x: x.flatten(0, 2), lambda x: x.cumsum(2),
+                      lambda x: x.argmax(7), lambda x: x.transpose(0, 2), lambda x: x.chunk(2, 3)[0], lambda x: x.sum((0, -2)), lambda x: x[0, 0, 0], lambda x: F.normalize(x[0])):  # fmt: skip
+            with self.assertRaises(IndexError):
+                quern.fuse(wrong)(self.x)
+        three, one, number = torch.randn(4, 2, 3, device=DEVICE), self.b[None], self.b[0]
+        self.same(lambda x: F.softmax(x) + F.log_softmax(x), three)  # torch's choice of an axis
+        self.same(lambda x, y, w: (y @ w.T + x[:, :1], torch.cat([y, y], 1) * x.sum(), torch.cat([y, y]).sum(0) + x, (y.flatten(0) + x)), self.x, one, self.w)
+        self.same(lambda x, y: F.scaled_dot_product_attention(x[:, :, :1], y, y) + x, *(torch.randn(1, 2, 5, 4, device=DEVICE) for _ in range(2)))
+        self.same(lambda x: (x.T + 1, x[None] * 2, x[..., None, None], x.flatten(), x.reshape(()), x.reshape(1)), number)
+
+        def function(x):
+            y = x * 1
+            z, m = y.sum(), y.mean()
+            z += 1
+            m *= 3
+            return y + z * m
+
+        self.same(function, number)
+        pieces = quern.fuse(lambda x: x.chunk(4, 1))
+        self.assertEqual([p.shape for p in pieces(self.x[:, :7])], [p.shape for p in self.x[:, :7].chunk(4, 1)])
+        for n in (3, 5, 6, 9):  # torch's are three, or two
+            with self.assertRaises(quern.Error):
+                pieces(self.x[:, :n])
+
+    def test_names_and_numbers(self):
+        """What arguments are called, and numbers of every kind."""
+        for name in ("v0", "a0", "a0_n0", "float", "let", "exp", "k0", "\u03b2"):
+            torch.testing.assert_close(quern.fuse(lambda x, **k: x.exp() * k[name])(self.x, **{name: self.b}), self.x.exp() * self.b)
+            torch.testing.assert_close(quern.fuse(lambda x, **k: x.exp() * k[name])(self.x, **{name: 0.5}), self.x.exp() * 0.5)
+        double = lambda x: x * 2  # noqa: E731
+        double.__name__ = "\u03b2"
+        torch.testing.assert_close(quern.fuse(double)(self.x), self.x * 2)
+        number = type("Number", (float,), {"__repr__": lambda self: "a number"})(0.1)  # as NumPy's
+        self.same(lambda x, e: (F.layer_norm(x, (16,), eps=e), F.rms_norm(x, (16,), None, e), x * number), self.x, 0.1)
+        self.same(lambda x, b: (F.layer_norm(x, (16,), b, b), F.rms_norm(x, (16,), b)), self.x.bfloat16(), self.b, tolerance=0.03, gradient=False)
+        ends = torch.tensor([1.5, -1.5, float("inf"), -float("inf"), float("nan"), 0.0, -3.0, 3.0], device=DEVICE)
+        function = lambda x: (x % float("inf"), x % -float("inf"), 2.5 % x, x[:, None] % x)  # noqa: E731
+        torch.testing.assert_close(quern.fuse(function)(ends), function(ends), equal_nan=True)
+        self.same(lambda c, x, w: torch.addmm(c, x, w.T, beta=0), torch.full((12,), float("nan"), device=DEVICE), self.x, self.w, gradient=False)
+        for elsewhere in (lambda x: torch.cat([x, self.w]), lambda x: x @ self.w.T, lambda x: torch.stack([self.x, x]), lambda x: torch.einsum("ij,ij->i", x, self.x)):
+            with self.assertRaisesRegex(TypeError, "comes from elsewhere"):
+                quern.fuse(elsewhere)(self.x)
+        for refused in (lambda x: x.any(()), lambda x: x.clamp(), lambda x: F.scaled_dot_product_attention(x, x, x, scale=0.0), lambda x: F.scaled_dot_product_attention(x, x, x, x @ x.T, is_causal=True)):
+            with self.assertRaises(TypeError):
+                quern.fuse(refused)(self.x)
+
     def test_guards(self):
         f = quern.fuse(lambda x, b: F.gelu(x + b))
         for n in range(2, 12):
