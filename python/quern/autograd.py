@@ -136,13 +136,13 @@ _functorch_is_on = torch._C._are_functorch_transforms_active
 
 def apply(function, args, keywords):
     """The call with autograd following it."""
+    if keywords and keywords.get("out") is not None:
+        raise _quern.CallError(
+            f"`{function.name}`: out= cannot be followed by autograd: leave it out, or call it under torch.no_grad()"
+        )
     if not function._has_gradient:
         _check(function, args, keywords)
     if keywords:
-        if keywords.get("out") is not None:
-            raise _quern.CallError(
-                f"`{function.name}`: out= cannot be followed by autograd: leave it out, or call it under torch.no_grad()"
-            )
         args, keywords = list(args), dict(keywords)
         names = [p[0] for p in function.parameters if p[1] in ("in", "scalar")]
         for name in names[len(args) :]:

@@ -152,6 +152,8 @@ class Torch(unittest.TestCase):
             with torch.no_grad():
                 self.close(self.q.twice(x), 2 * x)
             self.raises(quern.CallError, "out= cannot be followed by autograd", self.q.scaled, x, 3.0, out=torch.empty_like(x))
+            fresh = quern.compile("tensor half(float x[n], float s = 0.5) { return s * x; }")  # the first call of it
+            self.raises(quern.CallError, "out= cannot be followed by autograd", fresh.half, x, out=torch.empty_like(x))
             self.raises(ValueError, "argument `y` requires grad and would be written", self.q.axpy, x.detach(), x, 2.0)
 
     def test_a_wrong_gradient_says_where(self):
