@@ -110,18 +110,16 @@ def pow_base(w, base, x):
     return w.cast(f"pow({number(float(base))}, {w.operand(x, dtype, w.out.shape)})", dtype, w.out.dtype)
 
 
-def whole_remainder(w, a, b):
-    """Of integers by a positive number: what torch's has, the sign of the number."""
+def whole(w, a, b, sign):
+    """Of integers by a positive number: the language's `/` and `%` round as torch's do."""
     if not isinstance(b, int) or isinstance(b, bool) or b <= 0:
         raise Unsupported("a remainder of integers by what may be negative")
-    x = w.let(w.operand(a, w.out.dtype, w.out.shape))
-    return x, f"(({x} % {b} + {b}) % {b})"
+    return f"{w.operand(a, w.out.dtype, w.out.shape)} {sign} {w.operand(b, w.out.dtype)}"
 
 
 def divide(w, a, b, rounding_mode=None):
     if rounding_mode == "floor" and not w.out.dtype.is_floating_point:
-        x, rest = whole_remainder(w, a, b)
-        return f"({x} - {rest}) / {b}"
+        return whole(w, a, b, "/")
     if rounding_mode is not None:
         raise Unsupported(f"division that rounds by {rounding_mode}")
     dtype = w.within((a, b))
@@ -130,7 +128,7 @@ def divide(w, a, b, rounding_mode=None):
 
 def remainder(w, a, b):
     if not w.out.dtype.is_floating_point:
-        return whole_remainder(w, a, b)[1]
+        return whole(w, a, b, "%")
     if w.out.dtype == torch.float64:
         raise Unsupported("a remainder of doubles")  # Quern's rounds the quotient
     x, y = w.let(w.operand(a, w.out.dtype, w.out.shape)), w.let(w.operand(b, w.out.dtype, w.out.shape, typed=True))

@@ -162,6 +162,10 @@ class Rows(unittest.TestCase):
         wrapped = torch.tensor([[-1.0, -0.5, 255.9, 256.0, 300.0, 127.6, -129.0]] * 5)  # as torch's whole numbers do
         self.check(lambda x, y, p: [(x * 2).to(each) + 1 for each in (torch.uint8, torch.int8, torch.int16)], [wrapped, y, y], 0)
         ends = [torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max, 2**53 + 1]
+        for kind, numbers in ((torch.int8, (1, 7, 100, 127)), (torch.uint8, (7, 200, 255)), (torch.int64, (7, 2**62 + 3, 2**63 - 1))):  # nothing on the way goes around
+            all_of = torch.arange(-128, 127).view(5, 51) if kind != torch.int64 else torch.tensor([[-(2**63), -(2**62) - 9, -7, 0, 7, 2**62, 2**63 - 1]])
+            i = all_of.to(kind)
+            self.check(lambda i, y, p, numbers=numbers: [form(i, n) for n in numbers for form in (torch.remainder, torch.floor_divide)], [i, i, i], 0)
         self.check(lambda i, y, p: [(i + ends[0]) ^ i, (i % 7) * ends[2], i + ends[1]], [torch.arange(35).view(5, 7), y, y], 0)
         tenths = torch.arange(-175, 175).view(50, 7) * 0.1  # multiples of what they are divided by, as rounded: none is below 0 or as large as that
         ends = torch.tensor([float("inf"), float("-inf"), 0.1, -0.3, 0.7, 1e6, -0.0])
