@@ -8,7 +8,7 @@ import torch
 
 from .aten_math import (
     adaptive, add_product, bits, bmm, clamp, comparison, convert, convolution, convolution_backward, divide, elu, extreme, gelu, leaky, log_ten, logical, mean, mm, one,
-    place, pointwise, pool, pow_base, pow_scalar, reduced, reduction, remainder, same_value, scan, select, shifted, sign, softmax, to_copy, variance,
+    place, pointwise, pool, pow_base, pow_scalar, reduced, reduction, relu, remainder, same_value, scan, select, shifted, sign, softmax, to_copy, variance,
     variance_and_mean, with_alpha,
 )
 from .aten_moved import (
@@ -67,9 +67,10 @@ OPS = first(
         "logaddexp": pointwise("logaddexp({0}, {1})", floats=True),
         "fma": pointwise("fma({0}, {1}, {2})", floats=True),
         # functions
-        **{n: one(n) for n in "exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tanh erf sigmoid floor ceil round relu silu".split()},
+        **{n: one(n) for n in "exp exp2 expm1 log log2 log1p sqrt rsqrt sin cos tanh erf sigmoid floor ceil round silu".split()},
         **{n: one(n) for n in "mish hardswish hardsigmoid".split()},
         "log10": log_ten,
+        "relu": relu,
         "gelu": gelu,
         "leaky_relu": leaky,
         "elu": elu,

@@ -161,6 +161,10 @@ def sign(w, x):
     return f"where(isnan({words}), {w.operand(0, w.out.dtype)}, sign({words}))" if w.out.dtype.is_floating_point else f"sign({words})"
 
 
+def relu(w, x):
+    return pointwise("relu({0})" if w.out.dtype.is_floating_point else "maximum({0}, 0)")(w, x)
+
+
 def gelu(w, x, approximate="none"):
     return f"{'gelu' if approximate == 'none' else 'gelu_tanh'}({w.text(x)})"
 
@@ -252,9 +256,12 @@ def extreme(name):
     """max.dim: values and places."""
 
     def write(w, x, axis, keep=False):
-        if not w.rank(x) or w.dtype(x) == torch.bool:
+        if not w.rank(x):
             raise Unsupported("an extreme of this")
-        return [reduced(w, "a" + name, w.text(x), x, axis, keep), reduced(w, "arg" + name, w.text(x), x, axis, keep)]
+        is_truth = w.dtype(x) == torch.bool
+        words = w.let(f"u8({w.text(x)})") if is_truth else w.text(x)
+        made = reduced(w, "a" + name, words, x, axis, keep)
+        return [f"({made} != 0)" if is_truth else made, reduced(w, "arg" + name, words, x, axis, keep)]
 
     return write
 

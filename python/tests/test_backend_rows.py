@@ -180,7 +180,7 @@ class Rows(unittest.TestCase):
         a, b = torch.arange(12).view(3, 4), torch.tensor([[2], [-3], [5]])
 
         def f(a, b):
-            return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a << 2, b >> 1, a.to(torch.uint8) >> 2, torch.bitwise_left_shift(b, 3), a.cumsum(0), a % 3, b % 4, a // 5, b // 2]
+            return [a + b, a * 3, a - b, -a, a.abs(), a == b, a.sum(1), a / 4, a.max(1).values, torch.where(a > 4, a, b), a.float() * 0.5, a & 3, a << 2, b >> 1, a.to(torch.uint8) >> 2, torch.bitwise_left_shift(b, 3), a.cumsum(0), a % 3, b % 4, a // 5, b // 2, (a - 9).relu(), *(a > 4).max(1), *(b == 2).min(0)]
 
         self.check(f, [a, b], 1e-6)
 
