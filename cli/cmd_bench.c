@@ -66,10 +66,10 @@ static void print_roofline(const qn_roofline *r, bool gpu)
     print_line("", r->fma_one_gflop_per_s, gpu ? "GFLOP/s on one multiprocessor" : "GFLOP/s on one thread");
     print_line("", r->fma_f64_gflop_per_s, "GFLOP/s (f64)");
     print_line("matrix units", r->dot_f16_gflop_per_s * 1e-3, "TFLOP/s (f16)");
-    print_line("", r->dot_bf16_gflop_per_s * 1e-3, "TFLOP/s (bf16)");
+    print_line(gpu ? "" : "products", r->dot_bf16_gflop_per_s * 1e-3, "TFLOP/s (bf16)");
     print_line("", r->dot_tf32_gflop_per_s * 1e-3, "TFLOP/s (tf32)");
     print_line("", r->dot_f8_gflop_per_s * 1e-3, "TFLOP/s (f8)");
-    print_line("", r->dot_i8_gflop_per_s * 1e-3, "TOP/s (i8)");
+    print_line(gpu || r->dot_bf16_gflop_per_s > 0 ? "" : "products", r->dot_i8_gflop_per_s * 1e-3, "TOP/s (i8)");
     print_line("exp", r->exp_g_per_s, "billions a second");
     print_line("launch", r->launch_ns * 1e-3, gpu ? "us, empty kernels in a row" : "us, handing work to all threads");
     print_line("", r->graph_launch_ns * 1e-3, "us in a recorded sequence");

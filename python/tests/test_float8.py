@@ -38,7 +38,11 @@ class Float8(unittest.TestCase):
                 small = torch.linspace(-0.02, 0.02, 4001, device=device).to(dtype).view(1, -1)
                 edges = torch.tensor([[464.0, 465.0, -464.0, 0.0, -0.0, float("inf"), float("nan"), 2**-10, 3 * 2**-11, 2**-9]], device=device).to(dtype)
                 for x in (steps, small, edges):
-                    self.same(self.q.narrow(x), x.to(self.type))
+                    # Beyond its largest number, 448, the type has a NaN; torch from 2.15 on gives 448 there.
+                    there = x.float().abs() <= (464 if torch.tensor(1e3).to(self.type).float().isnan() else 448)
+                    self.same(self.q.narrow(x)[there], x.to(self.type)[there])
+                    beyond = self.q.narrow(x).float()[~(x.float().abs() <= 464)]
+                    self.assertTrue(beyond.isnan().all())
                 inside = steps.abs() < 448
                 self.assertTrue(torch.equal(torch.signbit(self.q.narrow(steps).float())[inside], torch.signbit(steps)[inside]))
 

@@ -166,28 +166,33 @@ void ceilings_source(text *out)
     const char *const names[] = {"dot_word_bf16x2", "dot_word_i16x2"}, *unknown;
     CHECK(prelude_emit(names, COUNT(names), out, &unknown));
     source_of_loops(out);
-    text_add(out, "#define MULTIPLY_PAIRS(NAME, WORDS, SUMS, ADD, DEEP) \\\n"
-                  "    float multiply_add_##NAME(long count, vector *start) \\\n"
-                  "    { \\\n"
-                  "        WORDS x = *(WORDS *)start, y = x; \\\n"
-                  "        SUMS s[FMA_PER_STEP] = {0}, sum = {0}; \\\n"
-                  "        for (long n = 0; n < count; n++) \\\n"
-                  "            UNROLL for (int i = 0; i < FMA_PER_STEP; i++) { \\\n"
-                  "                s[i] = ADD(s[i], x, y); \\\n"
-                  "                HERE(s[i]); \\\n"
-                  "            } \\\n"
-                  "        UNROLL for (int i = 0; i < FMA_PER_STEP; i++) sum += s[i]; \\\n"
-                  "        return (float)sum[0]; \\\n"
-                  "    } \\\n"
-                  "    int deep_##NAME(void) { return DEEP; }\n"
-                  "#if defined(__x86_64__)\n"
+    static const struct {
+        const char *name, *word, *sum;
+    } pairs[] = {{"bf16", "bf16x2", "f32"}, {"i8", "i16x2", "i32"}};
+    text_add(out, "#if defined(__x86_64__)\n"
                   "#define HERE(s) __asm__ volatile(\"\" : \"+x\"(s))\n"
                   "#else\n"
                   "#define HERE(s)\n"
                   "#endif\n");
-    text_print(out, "enum { FMA_PER_STEP = %d };\n", FMA_PER_STEP);
-    text_add(out, "MULTIPLY_PAIRS(bf16, dot_words_bf16x2, dot_f32v, dot_add_bf16x2, DOT_bf16x2_DEEP)\n"
-                  "MULTIPLY_PAIRS(i8, dot_words_i16x2, dot_i32v, dot_add_i16x2, DOT_i16x2_DEEP)\n");
+    for (int i = 0; i < COUNT(pairs); i++) {
+        const char *name = pairs[i].name, *word = pairs[i].word, *sum = pairs[i].sum;
+        text_print(out,
+                   "#define MAKE_%s(s) dot_%sv s = {0};\n"
+                   "#define STEP_%s(s) s = dot_add_%s(s, x, y); HERE(s);\n"
+                   "int deep_%s(void) { return DOT_%s_DEEP; }\n"
+                   "float multiply_add_%s(long count, vector *start)\n"
+                   "{\n"
+                   "    dot_words_%s x = *(dot_words_%s *)start, y = x;\n"
+                   "    dot_%sv sum = {0};\n"
+                   "    EACH(MAKE_%s)\n",
+                   name, sum, name, word, name, word, name, word, word, sum, name);
+        text_print(out,
+                   "    for (long n = 0; n < count; n++) { EACH(STEP_%s) }\n"
+                   "    EACH(SUM)\n"
+                   "    return (float)sum[0];\n"
+                   "}\n",
+                   name);
+    }
 }
 
 typedef void copy_loop(char *to, const char *from, long count);
