@@ -93,6 +93,8 @@ qn_tensor qn_roll(qn_tensor x, qn_shape shifts, qn_axes axes)
     }
     if (axes.count != shifts.rank)
         return graph_fail(g, "roll", "%d shifts for %d axes", shifts.rank, axes.count), tape_failed();
+    if (axes.count < 0 || axes.count > QN_TENSOR_RANK)
+        return graph_fail(g, "roll", "%d axes: at most %d", axes.count, QN_TENSOR_RANK), tape_failed();
     for (int i = 0; i < axes.count && n; i++) {
         int axis = tensor_axis(g, "roll", n, axes.axes[i]);
         n = axis < 0 ? 0 : roll(g, n, axis, shifts.extents[i]);

@@ -20,6 +20,7 @@ function chosen(type, name)
     if (type == "qn_tensor") return "choose_tensor()"
     if (type == "qn_shape" || type == "qn_axes" || type == "qn_position" || type == "qn_init") return "choose_" type "()"
     if (name == "length") return "0" # what words have is not known here
+    if (called == "qn_file_write" && name == "size_bytes") return "(size_t)choose_number() % sizeof(memory)" # all it is told
     if (type == "double") return "choose_double()"
     if (type == "bool" || type == "_Bool") return "choose_bool()"
     if (name ~ /count|rank|room/) return "(" type ")choose_count()"
@@ -32,7 +33,7 @@ function chosen(type, name)
     list = substr($0, open + 1)
     sub(/\) *$/, "", list)
     match(head, /qn_[a-z0-9_]+$/)
-    name = substr(head, RSTART)
+    called = name = substr(head, RSTART)
     is_status = head ~ /(^| )qn_status /
     count = split(list, params, ",")
     nothing = ""

@@ -94,7 +94,11 @@ static void check(int which, int fold, int64_t a, int64_t b, int64_t c)
         EXPECT(!status);
         if (!strcmp(where, "ref") || !strcmp(where, "cpu")) memcpy(again, results, 8 * (size_t)count);
     }
-    EXPECT(!memcmp(results, again, 8 * (size_t)count)); /* the same bits, whoever came first */
+    bool repeats = !memcmp(results, again, 8 * (size_t)count); /* the same bits, whoever came first */
+    if (!repeats)
+        printf("%s of type %d, [%lld, %lld, %lld] on %s\n", folds[fold], which, (long long)a, (long long)b,
+               (long long)c, where);
+    EXPECT(repeats);
     int wrong = 0;
     double slack = t == QN_BF16 ? 0x1p-8 : t == QN_F32 ? 2e-5 : 1e-12;
     for (int64_t line = 0; line < a * c && wrong < 3; line++) {
@@ -217,4 +221,5 @@ TEST(closed)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opened), CASE(on_devices_short_rows), CASE(on_devices_down_columns), CASE(on_devices_along_rows), CASE(one_read), CASE(closed))
+TEST_MAIN(CASE(opened), CASE(on_devices_short_rows), CASE(on_devices_down_columns), CASE(on_devices_along_rows),
+          CASE(one_read), CASE(closed))

@@ -319,6 +319,7 @@ TEST(parts_and_letters)
     WRONG(qn_tril(v, 0), "tril (HERE): x is [4]: it should have at least two axes");
     WRONG(qn_diagonal(m, 0, 1, -1), "diagonal (HERE): axis 1 is given twice");
     WRONG(qn_roll(m, QN_SHAPE(1, 2), QN_AXES(0)), "roll (HERE): 2 shifts for 1 axes");
+    WRONG(qn_roll(m, (qn_shape){.rank = 99}, (qn_axes){.count = 99}), "roll (HERE): 99 axes: at most 8");
     WRONG((qn_unbind(m, 0, 3, pieces), pieces[0]), "unbind (HERE): 3 pieces of axis 0 of [2, 3]");
     WRONG(qn_masked_fill(m, m, 0), "masked_fill (HERE): the mask is f32, not bool");
     WRONG(qn_bmm(m, m), "bmm (HERE): [2, 3] and [2, 3]: they should be [B][M][K] and [B][K][N]");
