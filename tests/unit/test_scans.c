@@ -20,7 +20,8 @@ static const char *const folds[FOLDS] = {"cumsum", "cumprod", "cummax", "cummin"
 static const qn_dtype types[] = {QN_F32, QN_F64, QN_BF16, QN_I32, QN_I64};
 static const char *const type_names[] = {"f32", "f64", "bf16", "i32", "i64"};
 static qn_module *modules[COUNT(types)];
-static char room[8 * MOST], results[8 * MOST], again[8 * MOST];
+/* Aligned alike: another alignment is another variant, which may add in another order. */
+static _Alignas(64) char room[8 * MOST], results[8 * MOST], again[8 * MOST];
 
 static double number_at(const void *p, qn_dtype t, int64_t i)
 {
