@@ -427,7 +427,7 @@ void cuda_choose_facts(tile_kernel *k, const array_view *arrays, const launch_pl
             f->by4 = !f->by16 && !f->by8 && number % 4 == 0;
             /* Rows that begin anywhere reach over both ends of their vectors, which has to fit too. Of what is no extent
              * the caller drops it. */
-            f->size_class = class_of(f->by16 ? number : number + 7);
+            f->size_class = class_of(f->by16 || number > INT64_MAX - 7 ? number : number + 7);
             continue;
         }
         const array_view *v = &arrays[i];
