@@ -298,6 +298,7 @@ static void read_name(lexer *x, token *t)
         place at = t->at;
         diagnose(x->d, E105, at, "shorten it", "a name of %zu bytes; the limit is %d", length, NAME_LIMIT_BYTES);
         length = NAME_LIMIT_BYTES;
+        dotted = false; /* the dot may be behind what is left of it */
     }
     for (int i = 0; i < COUNT(keywords); i++) {
         if (strlen(keywords[i]) == length && !memcmp(keywords[i], s + start, length)) {

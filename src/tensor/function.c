@@ -175,7 +175,7 @@ operand trace_function(tracer *t, const ast *item, const operand *arguments, con
             marked.units |= x->units & ((1u << param->spread_count) - 1) << param->spread_at;
             local_push(t, (local){.name = param->name, .now = marked});
         } else {
-            dtype type;
+            dtype type = DT_F32; /* where it has none, that was said */
             operand value = *x;
             const binding *b = bindings_find(known, param->name);
             if (value.kind == OPERAND_VOID && b) value = operand_of_constant(*b);

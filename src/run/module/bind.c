@@ -405,7 +405,7 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     number numbers[MOST];
     memset(given, 0, sizeof(given[0]) * (size_t)k->param_count);
     memset(numbers, 0, sizeof(numbers[0]) * (size_t)k->param_count);
-    memset(call->views, 0, sizeof(call->views[0]) * (size_t)k->param_count);
+    if (k->param_count) memset(call->views, 0, sizeof(call->views[0]) * (size_t)k->param_count);
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *p = &k->params[i];
         if (is_array(p)) {
