@@ -3,17 +3,16 @@
  * one variable, so that all features are one lookup and one sparse update. Inputs of products are filled up with zeros
  * to rows of a multiple of 16 bytes; the rows of weights that they meet stay zero.
  *
- * Usage: build/bench_dlrm [--device cuda|cpu] [--only WORD; adapter: what one of low rank costs a linear layer] [--rows DIVISOR: smaller tables] [--kernels FILE] [--eager: ten
- * steps evaluated one by one, for a profile of their kernels] [--unfused: each operation a kernel] [--evaluated: also the time of
- * a step that is evaluated instead of replayed]
+ * Usage: build/bench_dlrm [--device cuda|cpu] [--only WORD; adapter: what one of low rank costs a linear layer] [--network WORDS: this one instead, such as
+ * "cat adagrad b2048 bf16 tables"; again for more] [--rows DIVISOR: smaller tables] [--kernels FILE] [--eager: ten steps evaluated one by one, for a
+ * profile of their kernels] [--unfused: each operation a kernel] [--evaluated: also the time of a step that is evaluated instead of replayed]
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
 #include "ratios.h"
 
 #include <math.h>
-#include <quern/nn.h>
-#include <quern/train.h>
+#include <quern/dlrm.h>
 #include <string.h>
 
 enum { FEATURES = 26, WIDTH = 16, DENSE = 16 /* 13 and zeros: rows of 64 bytes */, MOST_LAYERS = 8 };
@@ -22,26 +21,49 @@ static const int64_t cardinality[FEATURES] = {1234907, 19682,   13779,  6866,   
                                               854680,  114026,  75735,  10,      2159,  7532, 61,   4,    918,
                                               14,      1307783, 404742, 1105613, 87714, 9031, 76,   33};
 
+/* What the words of its name say: layers of `small`, or of `main` and Meta's (all others); `outer`, `dot` or `cat`; an
+ * optimiser (`row adagrad`: for each row of a table one sum); `b` and the batch; `forward`: no training; `lookup`: of the
+ * tables alone, their gradient is given; `bf16`: the tables' type. */
 typedef struct network {
     const char *name;
     int bottom[MOST_LAYERS], top[MOST_LAYERS]; /* widths behind the input, 0 ends them */
-    bool outer;
+    qn_interaction interaction;
     qn_optimizer_kind optimizer;
     int64_t batch;
-    bool forward, lookup; /* lookup: of the tables alone; its gradient is given */
+    bool forward, lookup, bf16;
 } network;
 
-static const network networks[] = {
-    {"small outer adam b64", {32, 16}, {32, 1}, true, QN_ADAM, 64, false, false},
-    {"main outer adam b128", {512, 256, 64, 16}, {512, 256, 1}, true, QN_ADAM, 128, false, false},
-    {"dot sgd b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, false, false},
-    {"dot sgd b2048", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 2048, false, false},
-    {"dot sgd b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, false, false},
-    {"dot forward b128", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 128, true, false},
-    {"dot forward b8192", {512, 256, 64, 16}, {512, 256, 1}, false, QN_SGD, 8192, true, false},
-    {"lookup forward b8192", {0}, {0}, false, QN_ROW_ADAGRAD, 8192, true, true},
-    {"lookup row adagrad b8192", {0}, {0}, false, QN_ROW_ADAGRAD, 8192, false, true},
-};
+static const char *const networks[] = {"small outer adam b64", "main outer adam b128", "dot sgd b128",
+                                       "dot sgd b2048",        "dot sgd b8192",        "dot forward b128",
+                                       "dot forward b8192",    "lookup forward b8192", "lookup row adagrad b8192"};
+
+/* False: a word makes no sense. */
+static bool network_read(const char *name, network *n)
+{
+    *n = (network){.name = name, .bottom = {512, 256, 64, 16}, .top = {512, 256, 1}, .batch = 128};
+    bool good = true, row = false;
+    char words[256], *rest = words;
+    snprintf(words, sizeof(words), "%s", name);
+    for (char *word; good && (word = strtok_r(rest, " ", &rest));) {
+        if (!strcmp(word, "small"))
+            memcpy(n->bottom, (int[MOST_LAYERS]){32, 16}, sizeof(n->bottom)),
+                memcpy(n->top, (int[MOST_LAYERS]){32, 1}, sizeof(n->top));
+        else if (!strcmp(word, "lookup"))
+            n->lookup = true, n->optimizer = QN_ROW_ADAGRAD, n->bottom[0] = n->top[0] = 0;
+        else if (!strcmp(word, "forward"))
+            n->forward = true;
+        else if (!strcmp(word, "bf16"))
+            n->bf16 = true;
+        else if (!strcmp(word, "row"))
+            row = true;
+        else if (*word == 'b' && atoll(word + 1) > 0)
+            n->batch = atoll(word + 1);
+        else if (strcmp(word, "main") && strcmp(word, "tables"))
+            good = qn_interaction_from_name(word, &n->interaction) || qn_optimizer_from_name(word, &n->optimizer);
+    }
+    if (row && n->optimizer == QN_ADAGRAD) n->optimizer = QN_ROW_ADAGRAD;
+    return good;
+}
 
 static const char *device = "cuda", *only;
 static int64_t divisor = 1;
@@ -95,11 +117,15 @@ static dlrm dlrm_new(const network *n)
     }
     d.sizes = qn_from_memory(d.tape, sizes, QN_I64, QN_SHAPE(FEATURES));
     d.bases = qn_from_memory(d.tape, bases, QN_I64, QN_SHAPE(FEATURES));
-    d.table = parameter(&d, qn_randn(d.tape, QN_F32, QN_SHAPE(rows, WIDTH)));
+    d.table = parameter(&d, qn_cast(qn_randn(d.tape, QN_F32, QN_SHAPE(rows, WIDTH)), n->bf16 ? QN_BF16 : QN_F32));
     d.given = qn_randn(d.tape, QN_F32, QN_SHAPE(n->batch, FEATURES, WIDTH));
     int64_t all = (FEATURES + 1) * WIDTH;
     add_layers(&d, DENSE, n->bottom);
-    add_layers(&d, n->outer ? all * all : pairs + WIDTH, n->top);
+    add_layers(&d,
+               n->interaction == QN_INTERACT_OUTER ? all * all
+               : n->interaction == QN_INTERACT_CAT ? all
+                                                   : pairs + WIDTH,
+               n->top);
     TRY(qn_eval(d.tape, &d.given, 1, &error));
     TRY(qn_eval(d.tape, NULL, 0, &error));
     return d;
@@ -107,7 +133,8 @@ static dlrm dlrm_new(const network *n)
 
 static qn_tensor looked_up(dlrm *d, qn_tensor sparse)
 {
-    return qn_embedding(d->table, qn_add(qn_mod(qn_add_scalar(sparse, 1), d->sizes), d->bases)); /* [B][26][16] */
+    qn_tensor rows = qn_embedding(d->table, qn_add(qn_mod(qn_add_scalar(sparse, 1), d->sizes), d->bases));
+    return qn_cast(rows, QN_F32); /* [B][26][16] */
 }
 
 static qn_tensor dlrm_logits(dlrm *d, const network *n, qn_tensor dense, qn_tensor sparse)
@@ -118,10 +145,11 @@ static qn_tensor dlrm_logits(dlrm *d, const network *n, qn_tensor dense, qn_tens
     for (int i = 0; n->bottom[i]; i++) x = layer(d, &next, x, !n->bottom[i + 1]);
     qn_tensor looked = looked_up(d, sparse);
     qn_tensor z;
-    if (n->outer) {
+    if (n->interaction != QN_INTERACT_DOT) {
         qn_tensor both[] = {qn_reshape(x, QN_SHAPE(batch, 1, WIDTH)), looked};
-        qn_tensor c = qn_reshape(qn_concat(both, 2, 1), QN_SHAPE(batch, all));
-        z = qn_reshape(qn_mul(qn_unsqueeze(c, 2), qn_unsqueeze(c, 1)), QN_SHAPE(batch, all * all));
+        z = qn_reshape(qn_concat(both, 2, 1), QN_SHAPE(batch, all));
+        if (n->interaction == QN_INTERACT_OUTER)
+            z = qn_reshape(qn_mul(qn_unsqueeze(z, 2), qn_unsqueeze(z, 1)), QN_SHAPE(batch, all * all));
     } else {
         qn_call_kernel(module, gpu ? "interact_warp" : "interact", NULL, (qn_tensor[]){x, looked}, 2, &z, 1);
     }
@@ -145,14 +173,16 @@ static qn_tensor step(dlrm *d, const network *n, qn_optimizer *optimizer, qn_ten
     return loss;
 }
 
-/* Nanoseconds of a replay, the median of 15 samples. */
+/* Nanoseconds of a replay, the median of 15 samples of 20 replays, or of as many as take 50 ms. */
 static double replay_ns(qn_plan *plan)
 {
     qn_error error;
-    double samples[15];
-    int replays = 20;
+    double samples[15], start = now_ns();
+    TRY(qn_plan_replay(plan, &error));
+    TRY(qn_device_wait(context, device, &error));
+    int replays = (int)fmax(1, fmin(20, 5e7 / (now_ns() - start)));
     for (int s = 0; s < 15; s++) {
-        double start = now_ns();
+        start = now_ns();
         for (int i = 0; i < replays; i++) TRY(qn_plan_replay(plan, &error));
         TRY(qn_device_wait(context, device, &error));
         samples[s] = (now_ns() - start) / replays;
@@ -199,7 +229,8 @@ static void time_network(const network *n)
     qn_tensor labels = qn_from_memory(d.tape, clicks, QN_F32, QN_SHAPE(n->batch));
     TRY(qn_eval(d.tape, &dense, 1, &error));
     qn_optimizer_options options = qn_optimizer_defaults(n->optimizer);
-    options.rate = n->optimizer == QN_ADAM ? 1e-3 : 0.1;
+    options.rate = n->optimizer == QN_ADAM || n->optimizer == QN_ADAMW ? 1e-3 : 0.1;
+    if (n->optimizer == QN_ADAMW) options.weight_decay = 0; /* rows that no index touches are left alone */
     options.lazy_rows = true;
     qn_optimizer *optimizer =
         n->forward ? NULL : qn_optimizer_new(d.tape, n->optimizer, &options, d.parameters, d.parameter_count);
@@ -281,8 +312,8 @@ static void time_adapter(void)
     for (int turn = 0; turn < TURNS; turn++)
         for (int with = 0; with < 2; with++) samples[with][turn] = replay_ns(plans[with]);
     for (int with = 0; with < 2; with++) qsort(samples[with], TURNS, sizeof(double), by_value);
-    printf("linear bf16 %d x %d x %d   %9.1f us, with an adapter of rank %d %9.1f us: %.3f\n", (int)(M / share), (int)(N / share),
-           (int)(K / share), samples[0][TURNS / 2] * 1e-3, R, samples[1][TURNS / 2] * 1e-3,
+    printf("linear bf16 %d x %d x %d   %9.1f us, with an adapter of rank %d %9.1f us: %.3f\n", (int)(M / share),
+           (int)(N / share), (int)(K / share), samples[0][TURNS / 2] * 1e-3, R, samples[1][TURNS / 2] * 1e-3,
            samples[1][TURNS / 2] / samples[0][TURNS / 2]);
     for (int with = 0; with < 2; with++) qn_plan_free(plans[with]);
     qn_tape_free(tape);
@@ -291,11 +322,16 @@ static void time_adapter(void)
 int main(int argc, char **argv)
 {
     qn_error error;
+    const char *wanted[16];
+    int wanted_count = 0;
+    network n;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--device") && i + 1 < argc)
             device = argv[++i];
         else if (!strcmp(argv[i], "--only") && i + 1 < argc)
             only = argv[++i];
+        else if (!strcmp(argv[i], "--network") && i + 1 < argc && wanted_count < 16 && network_read(argv[i + 1], &n))
+            wanted[wanted_count++] = argv[++i];
         else if (!strcmp(argv[i], "--rows") && i + 1 < argc)
             divisor = atoll(argv[++i]);
         else if (!strcmp(argv[i], "--kernels") && i + 1 < argc)
@@ -307,9 +343,9 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--evaluated"))
             evaluated = true;
         else {
-            fprintf(stderr,
-                    "usage: bench_dlrm [--device NAME] [--only WORD] [--rows DIVISOR] [--kernels FILE] [--eager] "
-                    "[--unfused] [--evaluated]\n");
+            fprintf(stderr, "usage: bench_dlrm [--device NAME] [--only WORD] [--network \"cat adagrad b2048\"] [--rows "
+                            "DIVISOR] [--kernels FILE] [--eager] "
+                            "[--unfused] [--evaluated]\n");
             return 2;
         }
     }
@@ -317,8 +353,10 @@ int main(int argc, char **argv)
     qn_context_options options = {.allow_raw = true};
     TRY(qn_context_open(&options, &context, &error));
     TRY(qn_module_load_file(context, kernels, &module, &error));
-    for (int i = 0; i < (int)(sizeof(networks) / sizeof(networks[0])); i++)
-        if (!only || strstr(networks[i].name, only)) time_network(&networks[i]);
+    for (int i = 0; i < wanted_count; i++)
+        if (network_read(wanted[i], &n)) time_network(&n);
+    for (int i = 0; i < (int)(sizeof(networks) / sizeof(networks[0])) && !wanted_count; i++)
+        if ((!only || strstr(networks[i], only)) && network_read(networks[i], &n)) time_network(&n);
     if (gpu && only && strstr("adapter", only)) time_adapter();
     qn_context_close(context);
     return 0;

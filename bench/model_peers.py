@@ -10,8 +10,9 @@ Usage: python3 bench/model_peers.py [--device cuda|cpu] [--threads N] [--no-comp
   layer       a linear layer with a low-rank adapter, and without it (M = 8192, N = K = 4096, rank 16, bf16)
   lookup      26 tables: the lookup of a batch of 8192, and its gradient with Adagrad of sparse rows
   mlp SIZE    d128, d256, d2048 or d4096 of the lecture: layers of a linear layer and GELU, Adam, tf32: a training step
-  dlrm NAME   "dot 128", "small 64", "main 128" ...: Meta's network with SGD, the talk's two with Adam, a batch of so many rows:
-              a training step and a forward pass, compiled and with graphs
+  dlrm NAME   "dot 128", "cat 128", "small 64", "main 128" ...: Meta's network with SGD, the talk's two with Adam, a batch of so many rows: a training
+              step and a forward pass, compiled and with graphs; further words: sgd, adagrad, adam or adamw, `sparse` (gradients of the
+              tables are rows; Adam and AdamW become SparseAdam there), `bf16` (the tables')
   --lock FILE several of these may compile at once: one of them at a time is timed (other programs join with `flock FILE`); else QUERN_GPU_LOCK
   --together  every workload in a process of its own: all compile side by side, then one after the other is timed while the rest sleeps;
               what is not ready after --patience is left out, and told
@@ -197,31 +198,33 @@ def perceptron(sizes):
     return nn.Sequential(*layers)
 
 
-NETWORKS = {  # widths behind the counts, widths behind the interaction, outer, Adam: the talk's two and Meta's
-    "small": ([32, WIDTH], [32, 1], True, True),
-    "main": ([512, 256, 64, WIDTH], [512, 256, 1], True, True),
-    "dot": ([512, 256, 64, WIDTH], [512, 256, 1], False, False),
+NETWORKS = {  # widths behind the counts, widths behind the interaction, which one, optimiser: the talk's two and Meta's
+    "small": ([32, WIDTH], [32, 1], "outer", "adam"),
+    "main": ([512, 256, 64, WIDTH], [512, 256, 1], "outer", "adam"),
+    "dot": ([512, 256, 64, WIDTH], [512, 256, 1], "dot", "sgd"),
+    "cat": ([512, 256, 64, WIDTH], [512, 256, 1], "cat", "sgd"),
 }
 
 
 class Recommender(nn.Module):
-    def __init__(self, bottom, top, outer):
+    def __init__(self, bottom, top, interaction, sparse, table_type):
         super().__init__()
         every = 27 * WIDTH
         self.bottom = perceptron([13] + bottom)
-        self.top = perceptron([every * every if outer else WIDTH + 27 * 26 // 2] + top)
-        self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH) for rows in CARDINALITY)
+        self.top = perceptron([{"outer": every * every, "cat": every, "dot": WIDTH + 27 * 26 // 2}[interaction]] + top)
+        self.tables = nn.ModuleList(nn.Embedding(rows, WIDTH, sparse=sparse, dtype=table_type) for rows in CARDINALITY)
         self.register_buffer("rows", torch.tensor(CARDINALITY))
         self.register_buffer("lower", torch.tril_indices(27, 27, -1))
-        self.outer = outer
+        self.interaction = interaction
 
     def forward(self, dense, tokens):
         index = (tokens + 1) % self.rows
         d = self.bottom(dense)
-        vectors = [d] + [table(index[:, i]) for i, table in enumerate(self.tables)]
-        if self.outer:
-            t = torch.cat(vectors, 1)
-            z = (t.unsqueeze(2) * t.unsqueeze(1)).flatten(1)
+        vectors = [d] + [table(index[:, i]).float() for i, table in enumerate(self.tables)]
+        if self.interaction != "dot":
+            z = torch.cat(vectors, 1)
+            if self.interaction == "outer":
+                z = (z.unsqueeze(2) * z.unsqueeze(1)).flatten(1)
         else:
             t = torch.stack(vectors, 1)
             pairs = torch.bmm(t, t.transpose(1, 2))[:, self.lower[0], self.lower[1]]
@@ -229,20 +232,36 @@ class Recommender(nn.Module):
         return torch.sigmoid(self.top(z)).squeeze(-1)
 
 
+def optimizers(model, kind, sparse):
+    """What takes a step: of all parameters, or of the tables apart where their gradients are rows."""
+    rate = 1e-3 if kind.startswith("adam") else 0.1
+    make = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
+    if not sparse:
+        return [make(model.parameters(), lr=rate, foreach=True)]
+    of_tables = torch.optim.SparseAdam if kind.startswith("adam") else make
+    others = [p for name, p in model.named_parameters() if not name.startswith("tables")]
+    return [make(others, lr=rate, foreach=True), of_tables(model.tables.parameters(), lr=rate)]
+
+
 def dlrm(name):
-    kind, batch = name.split()[0], int(name.split()[1])
-    bottom, top, outer, adam = NETWORKS[kind]
-    model = Recommender(bottom, top, outer).to(device)
+    kind, batch, *more = name.split()
+    batch = int(batch)
+    bottom, top, interaction, optimizer = NETWORKS[kind]
+    optimizer = next((word for word in more if word not in ("sparse", "bf16")), optimizer)
+    sparse = "sparse" in more
+    model = Recommender(bottom, top, interaction, sparse, torch.bfloat16 if "bf16" in more else torch.float32).to(device)
     dense = torch.rand(batch, 13, device=device) * 10
     tokens = torch.randint(0, 2**31, (batch, 26), device=device)
     labels = torch.randint(0, 2, (batch,), device=device).float()
-    optimizer = (torch.optim.Adam if adam else torch.optim.SGD)(model.parameters(), lr=1e-3 if adam else 0.1, foreach=True)
-    title = f"dlrm {name} {'adam' if adam else 'sgd'} step"
+    steppers = optimizers(model, optimizer, sparse)
+    title = f"dlrm {name}{'' if optimizer in more else ' ' + optimizer} step"
 
     def step(function):
-        optimizer.zero_grad(set_to_none=True)
+        for each in steppers:
+            each.zero_grad(set_to_none=True)
         F.binary_cross_entropy(function(dense, tokens), labels).backward()
-        optimizer.step()
+        for each in steppers:
+            each.step()
 
     step(model)
     peak = ""

@@ -115,6 +115,7 @@ typedef struct progress_line {
 } progress_line;
 void write_result(void *user, const char *text, size_t length); /* to stdout, the line taken away first */
 void write_progress(void *user, const char *text, size_t length);
+void end_progress(progress_line *line); /* the line is taken away */
 
 /* session.c: opening things as the options say. Each complains by itself; false (NULL) ends the command. */
 qn_context *open_context(const arguments *given, int *exit_status);

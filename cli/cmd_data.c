@@ -28,7 +28,7 @@ static void on_interrupt(int number)
 typedef struct progress {
     const char *what;
     double start_s, shown_s;
-    bool terminal, shown;
+    progress_line line;
 } progress;
 
 static double now_s(void)
@@ -43,7 +43,7 @@ static progress progress_begin(const char *what)
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     double now = now_s();
-    return (progress){what, now, now, isatty(STDERR_FILENO), false};
+    return (progress){what, now, now, {.terminal = isatty(STDERR_FILENO)}};
 }
 
 static bool show_progress(void *user, int64_t rows, int64_t of_all)
@@ -51,20 +51,21 @@ static bool show_progress(void *user, int64_t rows, int64_t of_all)
     progress *p = user;
     double now = now_s(), took = now - p->start_s;
     if (interrupted) return false;
-    if (!p->terminal || now - p->shown_s < 0.1 || took < 0.5) return true;
+    if (!p->line.terminal || now - p->shown_s < 0.1 || took < 0.5) return true;
     p->shown_s = now;
-    p->shown = true;
+    char words[160];
     double rate = (double)rows / took;
-    fprintf(stderr, "\r\033[K%s: %" PRId64 " rows, %.2f million rows/s", p->what, rows, rate * 1e-6);
+    int at = snprintf(words, sizeof(words), "%s: %" PRId64 " rows, %.2f million rows/s", p->what, rows, rate * 1e-6);
     if (of_all > 0)
-        fprintf(stderr, ", %.0f%%, %.0f s left", 100.0 * (double)rows / (double)of_all, (double)(of_all - rows) / rate);
-    fflush(stderr);
+        at += snprintf(words + at, sizeof(words) - (size_t)at, ", %.0f%%, %.0f s left",
+                       100.0 * (double)rows / (double)of_all, (double)(of_all - rows) / rate);
+    write_progress(&p->line, words, (size_t)at);
     return true;
 }
 
 static double progress_end(progress *p)
 {
-    if (p->shown) fputs("\r\033[K", stderr);
+    end_progress(&p->line);
     return now_s() - p->start_s;
 }
 

@@ -11,7 +11,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#define FIRST_WORD_S 2.0 /* where nobody looks */
 
 static volatile int interrupted;
 
@@ -23,9 +26,21 @@ static void on_interrupt(int number)
 }
 
 typedef struct teller {
-    bool terminal, shown;
-    double told_s, next_s;
+    progress_line line;
+    double begun_s, next_s;
 } teller;
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static teller teller_new(void)
+{
+    return (teller){.line.terminal = isatty(STDERR_FILENO), .begun_s = now_s(), .next_s = FIRST_WORD_S};
+}
 
 static const char *time_words(double s, char room[32])
 {
@@ -40,10 +55,16 @@ static const char *time_words(double s, char room[32])
     return room;
 }
 
-static void clear_line(teller *t)
+/* What changes all the time: over the line before on a terminal, a few lines where nobody looks. */
+static void show_line(teller *t, const char *words)
 {
-    if (t->shown) fputs("\r\033[K", stderr);
-    t->shown = false;
+    double took = now_s() - t->begun_s;
+    if (t->line.terminal) {
+        write_progress(&t->line, words, strlen(words));
+    } else if (took >= t->next_s) {
+        t->next_s = took < 10 ? took + FIRST_WORD_S : took * 1.3;
+        fprintf(stderr, "%s\n", words);
+    }
 }
 
 /* Rows of one label alone have none. */
@@ -57,28 +78,35 @@ static const char *auc_words(double auc, int digits, char room[32])
 static void show_progress(void *user, const qn_dlrm_progress *p)
 {
     teller *t = user;
-    char room[32];
+    char room[32], words[256];
     if (p->note) {
-        clear_line(t);
+        end_progress(&t->line);
         print_safely(stderr, "%s%s\n", p->warning ? "quern: warning: " : "", p->note);
         return;
     }
     if (p->validated) {
-        clear_line(t);
+        end_progress(&t->line);
         fprintf(stderr, "step %" PRId64 ": validation log-loss %.4f (base rate %.4f), AUC %s, %.0f rows\n", p->step,
                 p->valid.loss, p->base_entropy, auc_words(p->valid.auc, 4, room), p->valid.count);
         return;
     }
-    if (!t->terminal && p->seconds < t->next_s) return;
-    t->next_s = p->seconds < 10 ? p->seconds + 2 : p->seconds * 1.3; /* few lines where nobody looks */
-    fprintf(stderr, "%sstep %" PRId64, t->terminal ? "\r\033[K" : "", p->step);
-    if (p->steps > 0) fprintf(stderr, "/%" PRId64, p->steps);
-    fprintf(stderr, ", epoch %" PRId64 ", %.0f samples/s, loss %.4f, AUC %s", p->epoch + 1, p->samples_per_second,
-            p->loss, auc_words(p->auc, 4, room));
-    if (p->steps > 0) fprintf(stderr, ", %s left", time_words(p->eta_seconds, room));
-    fputs(t->terminal ? "" : "\n", stderr);
-    fflush(stderr);
-    t->shown = t->terminal;
+    int at = 0;
+    if (p->doing) {
+        at = snprintf(words, sizeof(words), "%s", p->doing);
+        if (p->done >= 0)
+            snprintf(words + at, sizeof(words) - (size_t)at, ", %.0f%%, %s left", 100 * p->done,
+                     time_words(p->eta_seconds, room));
+        show_line(t, words);
+        return;
+    }
+    at = snprintf(words, sizeof(words), "step %" PRId64, p->step);
+    if (p->steps > 0)
+        at += snprintf(words + at, sizeof(words) - (size_t)at, "/%" PRId64 ", %s left", p->steps,
+                       time_words(p->eta_seconds, room));
+    snprintf(words + at, sizeof(words) - (size_t)at, ", loss %.4f, AUC %s, %.0f samples/s, epoch %" PRId64, p->loss,
+             auc_words(p->auc, 4, room), p->samples_per_second,
+             p->epoch + 1); /* what a narrow terminal lacks comes last */
+    show_line(t, words);
 }
 
 /* ---- options ---- */
@@ -183,7 +211,8 @@ static int print_valid(const qn_dlrm_result *r)
     printf("log-loss          %.5f   (a constant prediction of the base rate: %.5f)\n", m->loss, r->base_entropy);
     bool one_label = m->positives <= 0 || m->positives >= 1;
     char room[32];
-    printf("AUC               %s%s\n", auc_words(m->auc, 5, room), one_label ? ": it is of rows with clicks and without" : "");
+    printf("AUC               %s%s\n", auc_words(m->auc, 5, room),
+           one_label ? ": it is of rows with clicks and without" : "");
     if (!isnan(r->oracle_auc))
         printf("of the true probabilities: log-loss %.5f, AUC %.5f\n", r->oracle_loss, r->oracle_auc);
     printf("clicks            %.4f of %.0f rows, predicted %.4f\n", m->positives, m->count, m->mean);
@@ -234,7 +263,7 @@ int command_train(const command *self, const arguments *given)
     qn_dlrm_config config = qn_dlrm_defaults();
     files data = {0};
     const char *out = given->outputs.count ? given->outputs.items[given->outputs.count - 1] : NULL;
-    teller t = {.terminal = isatty(STDERR_FILENO)};
+    teller t = teller_new();
     if (!fill_config(given, &config, &status)) return status;
     add_files(&data, &given->data, 0);
     add_files(&data, &given->words, 1);
@@ -265,7 +294,7 @@ int command_train(const command *self, const arguments *given)
     sigaction(SIGTERM, &action, NULL);
     qn_dlrm_result r;
     qn_status failed = qn_dlrm_train(context, &config, &o, &r, &error);
-    clear_line(&t);
+    end_progress(&t.line);
     if (failed) {
         status = report_error(&error);
         if (interrupted) status = EXIT_INTERRUPTED; /* while the facts of the columns were gathered */
@@ -284,8 +313,8 @@ int command_train(const command *self, const arguments *given)
 
 /* ---- eval and predict ---- */
 
-static bool open_use(const arguments *given, int first, files *data, qn_dlrm_options *o, qn_context **context,
-                     int *status)
+static bool open_use(const arguments *given, int first, teller *t, files *data, qn_dlrm_options *o,
+                     qn_context **context, int *status)
 {
     add_files(data, &given->data, 0);
     add_files(data, &given->words, first);
@@ -294,7 +323,9 @@ static bool open_use(const arguments *given, int first, files *data, qn_dlrm_opt
                            .made_rows = given->rows,
                            .made_limit = given->tokens,
                            .seed = given->seed,
-                           .stop = &interrupted};
+                           .stop = &interrupted,
+                           .progress = show_progress,
+                           .user = t};
     if (!fill_validation(given, o)) return *status = EXIT_WRONG_CALL, false;
     if (o->validation_path_count) {
         complain("--validate takes a share here: the rows that training with it held out");
@@ -317,8 +348,11 @@ int command_eval(const command *self, const arguments *given)
     files data = {0};
     qn_dlrm_options o;
     qn_dlrm_result r;
-    if (!open_use(given, 2, &data, &o, &context, &status)) return status;
-    if (qn_dlrm_eval(context, given->words.items[1], &o, &r, &error)) {
+    teller t = teller_new();
+    if (!open_use(given, 2, &t, &data, &o, &context, &status)) return status;
+    qn_status failed = qn_dlrm_eval(context, given->words.items[1], &o, &r, &error);
+    end_progress(&t.line);
+    if (failed) {
         status = report_error(&error);
     } else {
         print_unknown(&r);
@@ -366,14 +400,16 @@ static bool ends_with(const char *word, const char *end)
     return a >= b && !strcmp(word + a - b, end);
 }
 
-static int write_predictions(qn_context *context, const arguments *given, const qn_dlrm_options *o)
+static int write_predictions(qn_context *context, const arguments *given, qn_dlrm_options *o, teller *t)
 {
     qn_error error;
     whole_file all;
     bool to_file = given->output && strcmp(given->output, "-");
     output out = {.to = stdout, .npy = to_file && ends_with(given->output, ".npy")};
     if (to_file && !out.npy && !(out.to = whole_begin(&all, given->output))) return EXIT_WRONG_CALL;
+    if (!to_file) o->progress = NULL; /* the probabilities show how far it is */
     qn_status failed = qn_dlrm_predict(context, given->words.items[0], o, take_probabilities, &out, &error);
+    end_progress(&t->line);
     int status = failed ? report_error(&error) : EXIT_OK;
     if (!failed && !out.npy && !out.count) fputs(probability_head, out.to); /* of no rows */
     if (!failed && out.npy) {
@@ -394,9 +430,10 @@ int command_predict(const command *self, const arguments *given)
     files data = {0};
     qn_dlrm_options o;
     struct sigaction action = {.sa_handler = on_interrupt};
-    if (!open_use(given, 1, &data, &o, &context, &status)) return status;
+    teller t = teller_new();
+    if (!open_use(given, 1, &t, &data, &o, &context, &status)) return status;
     sigaction(SIGINT, &action, NULL);
-    status = write_predictions(context, given, &o);
+    status = write_predictions(context, given, &o, &t);
     close_context(context);
     return status;
 }

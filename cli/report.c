@@ -131,11 +131,15 @@ void write_data(void *user, const char *text, size_t length)
         fwrite(text, 1, length, stdout);
 }
 
-void write_result(void *user, const char *text, size_t length)
+void end_progress(progress_line *line)
 {
-    progress_line *line = user;
     if (line->shown) fputs("\r\033[K", stderr);
     line->shown = false;
+}
+
+void write_result(void *user, const char *text, size_t length)
+{
+    end_progress(user);
     write_safely(stdout, text, length);
     fflush(stdout);
 }

@@ -108,6 +108,8 @@ typedef struct qn_dlrm_progress {
     double base_entropy; /* log-loss of the share of clicks as a constant prediction */
     const char *note;    /* a line to be shown: a checkpoint, a warning; or NULL */
     bool warning;
+    const char *doing; /* what goes on while no steps are taken: "compiling the step"; or NULL */
+    double done;       /* its share; NAN: not known */
 } qn_dlrm_progress;
 
 typedef struct qn_dlrm_options {
@@ -154,7 +156,8 @@ QN_API QN_MUST_CHECK qn_status qn_dlrm_train(qn_context *context, const qn_dlrm_
 
 /* ---- using it ---- */
 
-/* Log-loss and AUC on data; of options: device, paths, made_rows, made_limit, held_out (only those rows), seed, stop. */
+/* Log-loss and AUC on data; of options: device, paths, made_rows, made_limit, held_out (only those rows), seed, stop,
+ * progress (`doing` and `done` alone). */
 QN_API QN_MUST_CHECK qn_status qn_dlrm_eval(qn_context *context, const char *checkpoint, const qn_dlrm_options *options,
                                             qn_dlrm_result *result, qn_error *error);
 /* The probability of a click of each row, in the order of the files; take is called with one batch after the other. */

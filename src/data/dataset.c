@@ -215,14 +215,20 @@ static void count_split(void *context, int64_t first, int64_t last, int worker)
     c->rows += rows;
 }
 
+bool dataset_counted(const qn_dataset *d)
+{
+    for (int64_t i = 0; i < d->segment_count; i++)
+        if (d->segments[i].rows < 0) return false;
+    return true;
+}
+
 qn_status qn_dataset_rows(qn_dataset *d, int64_t *rows, qn_error *error)
 {
     HEAP_ENTER(error);
     if (!d || !rows) return error_set(error, QN_BAD_CALL, "qn_dataset_rows: an argument is NULL");
     if (d->split_rows < 0) {
         qn_position here = qn_dataset_tell(d);
-        bool unknown = false, done = d->done;
-        for (int64_t i = 0; i < d->segment_count; i++) unknown |= d->segments[i].rows < 0;
+        bool unknown = !dataset_counted(d), done = d->done;
         QN_TRY(order_count(d, error));
         if (unknown && !done) QN_TRY(qn_dataset_seek(d, here, error)); /* counting moved the file */
         int64_t sum = 0;

@@ -59,6 +59,7 @@ qn_status order_seek(qn_dataset *d, int64_t epoch, int64_t row, qn_error *error)
 qn_status order_fill(qn_dataset *d, qn_error *error);
 /* Reads through what nobody has counted. */
 qn_status order_count(qn_dataset *d, qn_error *error);
+bool dataset_counted(const qn_dataset *d); /* qn_dataset_rows need not read a log to its end */
 
 /* metadata_json.c */
 qn_status metadata_parse(const char *name, const char *bytes, size_t size, qn_metadata **metadata, qn_error *error);

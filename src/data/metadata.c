@@ -171,9 +171,7 @@ static qn_status gather_rows(gathering *g, qn_data_progress *progress, void *use
 {
     const qn_schema *schema = &g->d->schema;
     int64_t total = -1;
-    bool counted = true;
-    for (int64_t i = 0; i < g->d->segment_count; i++) counted &= g->d->segments[i].rows >= 0;
-    if (counted) QN_TRY(qn_dataset_rows(g->d, &total, error));
+    if (dataset_counted(g->d)) QN_TRY(qn_dataset_rows(g->d, &total, error));
     QN_TRY(qn_dataset_rewind(g->d, error));
     for (;;) {
         QN_TRY(qn_dataset_next(g->d, &g->rows, error));

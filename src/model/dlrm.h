@@ -30,7 +30,7 @@ struct qn_dlrm {
 typedef void dlrm_seen(void *user, const char *name, qn_tensor t);
 qn_tensor dlrm_logits(qn_dlrm *d, qn_tensor counts, qn_tensor tokens, dlrm_seen *seen, void *user);
 qn_tensor dlrm_unknown_rows(qn_dlrm *d, qn_tensor tokens); /* the same of each row of the batch */
-qn_tensor dlrm_unknown(qn_dlrm *d, qn_tensor tokens); /* i64, rank 0: tokens that no row is for; empty: modulus */
+qn_tensor dlrm_unknown(qn_dlrm *d, qn_tensor tokens);      /* i64, rank 0: tokens that no row is for; empty: modulus */
 qn_optimizer *dlrm_optimizer(qn_dlrm *d);
 
 /* dlrm_data.c: rows of a data set as batches of one size, made ahead of time. */
@@ -43,6 +43,7 @@ typedef struct dlrm_feed {
     qn_dataset *data;
     qn_loader *loader;
     int64_t batch, dense_count, sparse_count, dense_columns;
+    int64_t rows;                       /* of an epoch; -1: not known before they were read */
     int64_t epoch_batches, epoch_count; /* the most of an epoch (0: all); epochs */
     int64_t epoch, in_epoch;            /* where the thread is */
     float *narrow;                      /* counts as the data set has them */
@@ -60,9 +61,18 @@ void dlrm_feed_close(dlrm_feed *feed); /* NULL is fine */
 typedef enum dlrm_purpose { DATA_TRAIN, DATA_SURVEY, DATA_VALID } dlrm_purpose; /* survey: the rows of training, once */
 qn_status dlrm_open_data(const qn_dlrm_config *config, const qn_dlrm_options *options, dlrm_purpose purpose,
                          qn_dataset **out, qn_error *error);
-/* Of the data, or of a file. */
+/* Tells how many rows something has gone through, now and then. `dlrm_tell_rows` is a qn_data_progress with this as `user`;
+ * false: the run is to stop. */
+typedef struct dlrm_telling {
+    const qn_dlrm_options *options;
+    const char *doing;
+    int64_t begun_ns, told_ns;
+} dlrm_telling;
+dlrm_telling dlrm_telling_of(const qn_dlrm_options *options, const char *doing); /* told at once, then twice a second */
+bool dlrm_tell_rows(void *telling, int64_t rows, int64_t rows_of_all);
+/* Of the rows of training (*gathered), or of a file. */
 qn_status dlrm_open_metadata(const qn_dlrm_config *config, const qn_dlrm_options *options, qn_metadata **out,
-                             qn_error *error);
+                             bool *gathered, qn_error *error);
 
 /* dlrm_save.c */
 typedef struct dlrm_state {
@@ -92,6 +102,6 @@ typedef struct dlrm_valid {
 typedef struct dlrm_judge dlrm_judge;
 qn_status dlrm_judge_new(qn_dlrm *d, int64_t batch, dlrm_judge **out, qn_error *error);
 void dlrm_judge_free(dlrm_judge *j);
-qn_status dlrm_judge_run(dlrm_judge *j, dlrm_feed *feed, const volatile int *stop, qn_dlrm_take *take, void *user,
+qn_status dlrm_judge_run(dlrm_judge *j, dlrm_feed *feed, dlrm_telling *telling, qn_dlrm_take *take, void *user,
                          dlrm_valid *out, qn_error *error);
 #endif

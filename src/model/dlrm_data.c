@@ -5,6 +5,7 @@
  * The place after each batch is kept with its number: the thread is ahead of the training, and a checkpoint needs the
  * place that the training has reached. SPDX-License-Identifier: MIT
  */
+#include "data/dataset.h"
 #include "model/dlrm.h"
 
 #include <math.h>
@@ -83,21 +84,49 @@ qn_status dlrm_open_data(const qn_dlrm_config *c, const qn_dlrm_options *o, dlrm
     return status;
 }
 
-static bool goes_on(void *user, int64_t rows, int64_t rows_of_all)
+#define TELL_NS ((int64_t)500000000)
+
+static void tell_share(dlrm_telling *t, double share)
 {
-    const qn_dlrm_options *o = user;
-    (void)rows, (void)rows_of_all;
-    return !o->stop || !*o->stop;
+    t->told_ns = clock_now_ns();
+    double took = 1e-9 * (double)(t->told_ns - t->begun_ns);
+    qn_dlrm_progress p = {.steps = -1,
+                          .seconds = took,
+                          .samples_per_second = NAN,
+                          .loss = NAN,
+                          .auc = NAN,
+                          .eta_seconds = share > 0 ? took * (1 - share) / share : (double)NAN,
+                          .doing = t->doing,
+                          .done = share};
+    if (t->options->progress) t->options->progress(t->options->user, &p);
 }
 
-qn_status dlrm_open_metadata(const qn_dlrm_config *c, const qn_dlrm_options *o, qn_metadata **out, qn_error *error)
+dlrm_telling dlrm_telling_of(const qn_dlrm_options *options, const char *doing)
+{
+    dlrm_telling t = {.options = options, .doing = doing, .begun_ns = clock_now_ns()};
+    tell_share(&t, NAN);
+    return t;
+}
+
+bool dlrm_tell_rows(void *user, int64_t rows, int64_t rows_of_all)
+{
+    dlrm_telling *t = user;
+    if (clock_now_ns() - t->told_ns >= TELL_NS)
+        tell_share(t, rows_of_all > 0 ? (double)rows / (double)rows_of_all : (double)NAN);
+    return !t->options->stop || !*t->options->stop;
+}
+
+qn_status dlrm_open_metadata(const qn_dlrm_config *c, const qn_dlrm_options *o, qn_metadata **out, bool *gathered,
+                             qn_error *error)
 {
     const char *path = o->metadata;
     if (!path && *c->metadata_path && there(c->metadata_path)) path = c->metadata_path;
+    *gathered = !path;
     if (path) return qn_metadata_read(path, out, error);
     qn_dataset *data;
     QN_TRY(dlrm_open_data(c, o, DATA_SURVEY, &data, error));
-    qn_status status = qn_metadata_gather(data, goes_on, (void *)o, out, error);
+    dlrm_telling telling = dlrm_telling_of(o, "gathering facts of the columns");
+    qn_status status = qn_metadata_gather(data, dlrm_tell_rows, &telling, out, error);
     qn_dataset_close(data);
     return status;
 }
@@ -151,6 +180,8 @@ qn_status dlrm_feed_open(qn_context *context, const qn_dlrm *d, qn_dataset *data
     f->sparse_count = d->config.sparse_count;
     f->dense_columns = d->dense_columns;
     f->probabilities = qn_dataset_schema(data).has_probabilities;
+    f->rows = -1;
+    qn_status status = dataset_counted(data) ? qn_dataset_rows(data, &f->rows, error) : QN_OK;
     f->narrow = malloc(sizeof(float) * (size_t)(batch * f->dense_count) + 1);
     qn_loader_options o = {
         .field_count = FEED_FIELDS, .fill = fill, .user = f, .slots = 4, .first = first, .device = d->tape->device};
@@ -158,8 +189,9 @@ qn_status dlrm_feed_open(qn_context *context, const qn_dlrm *d, qn_dataset *data
     o.fields[FEED_COUNTS] = (qn_field){QN_F32, QN_SHAPE(batch, f->dense_columns)};
     o.fields[FEED_TOKENS] = (qn_field){QN_I64, QN_SHAPE(batch, f->sparse_count)};
     o.fields[FEED_TRUE] = (qn_field){QN_F64, QN_SHAPE(batch)};
-    qn_status status = f->narrow ? qn_loader_new(context, &o, &f->loader, error)
-                                 : error_set(error, QN_NO_MEMORY, "no memory for a batch");
+    if (!status)
+        status = f->narrow ? qn_loader_new(context, &o, &f->loader, error)
+                           : error_set(error, QN_NO_MEMORY, "no memory for a batch");
     if (!status) return QN_OK;
     dlrm_feed_close(f);
     *out = NULL;

@@ -7,6 +7,7 @@
  * What is saved is enough to go on to the very same numbers: the place in the data after the last step, not where the
  * reading thread is. After a loss that is no number nothing is saved. SPDX-License-Identifier: MIT
  */
+#include "data/dataset.h"
 #include "model/dlrm_train.h"
 
 #include <math.h>
@@ -171,6 +172,7 @@ static qn_dlrm_progress progress_now(const teller *t)
                               .samples_per_second = t->rate,
                               .loss = t->loss,
                               .auc = t->auc,
+                              .done = NAN,
                               .eta_seconds =
                                   t->total > 0 && done ? (double)(t->total - r->state.step) / mean : (double)NAN};
 }
@@ -247,13 +249,14 @@ static qn_status validate(teller *t, qn_error *error)
     int64_t begun = clock_now_ns();
     if (r->options.held_out < 0 && !r->options.validation_path_count) return QN_OK;
     int64_t batch = r->config.validation_batch ? r->config.validation_batch : r->config.batch;
+    dlrm_telling telling = dlrm_telling_of(&r->options, "validating");
     if (!r->judge) QN_TRY(dlrm_judge_new(r->d, batch, &r->judge, error));
     qn_dataset *data;
     dlrm_feed *feed;
     dlrm_valid v;
     QN_TRY(dlrm_open_data(&r->config, &r->options, DATA_VALID, &data, error));
     QN_TRY(dlrm_feed_open(r->context, r->d, data, batch, 0, 0, 0, NULL, &feed, error));
-    qn_status status = dlrm_judge_run(r->judge, feed, r->options.stop, NULL, NULL, &v, error);
+    qn_status status = dlrm_judge_run(r->judge, feed, &telling, NULL, NULL, &v, error);
     dlrm_feed_close(feed);
     t->outside_ns += clock_now_ns() - begun;
     t->told_ns += clock_now_ns() - begun;
@@ -342,7 +345,7 @@ static qn_status loop(teller *t, qn_error *error)
         if (of != epoch) { /* the batch at hand is of the next epoch: this one is over */
             if ((status = look(t, &bad, error)))
                 return status == QN_FINDING && bad >= 0 ? blame(t, bad, error) : status;
-            QN_TRY(validate(t, error));
+            if ((status = validate(t, error))) return save_and_fail(t, status, error);
             epoch = of;
         }
         QN_TRY(run_step(r, error));
@@ -356,24 +359,32 @@ static qn_status loop(teller *t, qn_error *error)
     int64_t bad;
     if ((status = look(t, &bad, error))) return status == QN_FINDING && bad >= 0 ? blame(t, bad, error) : status;
     save(t);
-    if (!t->result->stopped) QN_TRY(validate(t, error));
+    if (!t->result->stopped && (status = validate(t, error))) return save_and_fail(t, status, error);
     return QN_OK;
 }
 
-/* Steps of the whole run; -1: not known. */
-static qn_status count_steps(run *r, int64_t *total, qn_error *error)
+/* rows: -1 of a log, which ended. */
+static qn_status too_few(int64_t rows, int64_t batch, qn_error *error)
+{
+    char words[32] = "few";
+    if (rows >= 0) snprintf(words, sizeof(words), "%lld", (long long)rows);
+    return error_set(error, QN_BAD_CALL,
+                     "the training data has %s rows, less than a batch of %lld: take a smaller one (--batch)", words,
+                     (long long)batch);
+}
+
+/* Steps of the whole run; -1: not known: logs are not read to their end for that alone. */
+static qn_status count_steps(run *r, bool gathered, int64_t *total, qn_error *error)
 {
     qn_dataset *data;
-    int64_t rows;
+    int64_t rows = gathered ? r->metadata->rows : -1;
     QN_TRY(dlrm_open_data(&r->config, &r->options, DATA_TRAIN, &data, error));
-    qn_status status = qn_dataset_rows(data, &rows, error);
+    qn_status status = dataset_counted(data) ? qn_dataset_rows(data, &rows, error) : QN_OK;
     qn_dataset_close(data);
-    if (status) return status;
+    *total = r->options.steps ? r->options.steps : -1;
+    if (status || rows < 0) return status;
     int64_t batches = rows / r->config.batch;
-    if (!batches)
-        return error_set(error, QN_BAD_CALL,
-                         "the training data has %lld rows, less than a batch of %lld: take a smaller one (--batch)",
-                         (long long)rows, (long long)r->config.batch);
+    if (!batches) return too_few(rows, r->config.batch, error);
     if (r->config.batches_per_epoch) batches = MINIMUM(batches, r->config.batches_per_epoch);
     *total = batches * r->config.epochs;
     if (r->options.steps) *total = MINIMUM(*total, r->options.steps);
@@ -434,8 +445,10 @@ static qn_status train(run *r, const char *from, qn_dlrm_result *result, qn_erro
     teller t = {.r = r, .result = result, .total = -1};
     int64_t begun = clock_now_ns();
     QN_TRY(look_ahead(r, error));
-    if (!from) QN_TRY(dlrm_open_metadata(&r->config, &r->options, &r->metadata, error));
-    QN_TRY(count_steps(r, &t.total, error));
+    bool gathered = false;
+    if (!from) QN_TRY(dlrm_open_metadata(&r->config, &r->options, &r->metadata, &gathered, error));
+    QN_TRY(count_steps(r, gathered, &t.total, error));
+    dlrm_telling_of(&r->options, "compiling the step");
     QN_TRY(run_open(r, from, error));
     if (from) snprintf(r->checkpoint, sizeof(r->checkpoint), "%s", from);
     result->parameters = qn_model_count(r->d->root, true);
@@ -447,12 +460,14 @@ static qn_status train(run *r, const char *from, qn_dlrm_result *result, qn_erro
     if (!status && from && r->damaged.message[0])
         tell_note(&t, true, "the newest checkpoint is left out: %s", r->damaged.message);
     if (!status && from)
-        tell_note(&t, false, "going on from %s, step %lld: batches of %lld, %s, rate %g", from, (long long)r->state.step,
-                  (long long)r->config.batch, qn_optimizer_name(r->config.optimizer), r->config.rate);
+        tell_note(&t, false, "going on from %s, step %lld: batches of %lld, %s, rate %g", from,
+                  (long long)r->state.step, (long long)r->config.batch, qn_optimizer_name(r->config.optimizer),
+                  r->config.rate);
     else if (!status)
         tell_note(&t, false, "%lld parameters, %.1f s to prepare", (long long)result->parameters,
                   result->compile_seconds);
     if (!status) status = loop(&t, error);
+    if (!status && !r->state.step && !result->stopped) status = too_few(-1, r->config.batch, error);
     result->steps = r->state.step;
     result->epochs = r->state.place.epoch + (r->state.step > 0);
     result->samples = (r->state.step - t.first_step) * r->config.batch;

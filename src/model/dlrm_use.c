@@ -135,13 +135,14 @@ static qn_status judge_batch(dlrm_judge *j, const qn_loaded *batch, bool truth, 
     return QN_OK;
 }
 
-qn_status dlrm_judge_run(dlrm_judge *j, dlrm_feed *feed, const volatile int *stop, qn_dlrm_take *take, void *user,
+qn_status dlrm_judge_run(dlrm_judge *j, dlrm_feed *feed, dlrm_telling *telling, qn_dlrm_take *take, void *user,
                          dlrm_valid *out, qn_error *error)
 {
     rows r = {0};
     qn_status status = QN_OK;
+    int64_t done = 0;
     memset(out, 0, sizeof(*out));
-    for (const qn_loaded *batch; !status && !(stop && *stop);) {
+    for (const qn_loaded *batch; !status && dlrm_tell_rows(telling, done, feed->rows); done += batch->rows) {
         status = qn_loader_next(feed->loader, &batch, error);
         if (status || !batch->rows) break;
         status = judge_batch(j, batch, feed->probabilities, take, user, &r, error);
@@ -202,7 +203,8 @@ qn_status qn_dlrm_eval(qn_context *context, const char *checkpoint, const qn_dlr
     dlrm_valid v = {0};
     int64_t begun = clock_now_ns();
     qn_status status = use_open(context, checkpoint, options, options->held_out > 0, &u, error);
-    if (!status) status = dlrm_judge_run(u.judge, u.feed, options->stop, NULL, NULL, &v, error);
+    dlrm_telling telling = dlrm_telling_of(options, "evaluating");
+    if (!status) status = dlrm_judge_run(u.judge, u.feed, &telling, NULL, NULL, &v, error);
     if (!status && !(v.metrics.count > 0)) status = error_set(error, QN_BAD_FILE, "the data has no rows to evaluate");
     if (!status) {
         *result = (qn_dlrm_result){.valid = v.metrics,
@@ -228,7 +230,8 @@ qn_status qn_dlrm_predict(qn_context *context, const char *checkpoint, const qn_
     use u = {0};
     dlrm_valid v;
     qn_status status = use_open(context, checkpoint, options, false, &u, error);
-    if (!status) status = dlrm_judge_run(u.judge, u.feed, options->stop, take, user, &v, error);
+    dlrm_telling telling = dlrm_telling_of(options, "predicting");
+    if (!status) status = dlrm_judge_run(u.judge, u.feed, &telling, take, user, &v, error);
     use_close(&u);
     return status;
 }

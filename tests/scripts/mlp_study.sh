@@ -27,11 +27,11 @@ for what in steps layers batch dim; do holds "the line of $what" grep -q "^$what
 holds "three rows each" [ "$(grep -c '^ *[123]x ' "$work/kept")" = 12 ]
 holds "the loss of each step" sh -c "[ \$('$study' --dim 16 --layers 1 --batch 8 --steps 3 --trials 1 --print-loss --device cpu | grep -c '^step ') = 6 ]"
 
-# Each range has its own device time, evaluated and replayed, and they add up.
-for mode in fused captured; do
+# Each range has its own device time, operation by operation, fused and replayed.
+for mode in eager fused captured; do
     holds "profile of $mode" "$build/quern" profile --by range --csv "$work/$mode.csv" -- \
         "$study" --dim 32 --layers 4 --batch 16 --steps 2 --trials 1 --optimizer adam --mode $mode --device cpu
-    for range in define_input step_3 forward layer_3 backward optimizer; do
+    for range in define_model define_input step_3 forward layer_3 backward optimizer; do
         holds "$mode: $range has device time" awk -F, -v range=$range '
             NR == 1 { for (i = 1; i <= NF; i++) if ($i == "device_ns") column = i }
             $1 == range && $column > 0 { found = 1 }

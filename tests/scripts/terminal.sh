@@ -85,6 +85,12 @@ if command -v script >/dev/null; then
     holds "none with NO_COLOR" sh -c '! grep -q "$(printf "\033")" out'
     script -qec "stty cols 80; $quern bench file.qn --seconds 0.01" /dev/null >out 2>err </dev/null
     holds "progress counts and says what is left" grep -q '\[[0-9]*/9\] timing .* s left' out
+    # Training says what it does before the first step, then one line that a narrow terminal does not break.
+    script -qec "stty cols 40; $quern train dlrm --rows 40k --tokens 8 --batch 64 --device cpu --steps 500" /dev/null >out 2>err </dev/null
+    tr '\r' '\n' <out | sed "s/$(printf '\033')\[K//" >lines
+    holds "training says that it gathers, compiles, validates" sh -c 'grep -q "^gathering facts of the columns" lines && grep -qx "compiling the step" lines && grep -q "^validating" lines'
+    holds "steps, time left, loss" grep -qE '^step [0-9]+/500, [0-9]+ s left, loss 0\.' lines
+    holds "within 39 columns" awk '/^(step [0-9]*\/|gather|validating)/ && length($0) > 39 { bad = 1 } END { exit bad }' lines
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

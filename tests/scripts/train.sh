@@ -84,8 +84,8 @@ try 0 predict learnt --rows 500 --tokens 8 --device cpu -o p.npy
 says out "p.npy: 500 probabilities"
 try 0 predict learnt --rows 500 --tokens 8 --device cpu -o p.csv
 cmp -s p.csv as_text && good || bad "p.csv is not what stdout was"
-if python3 -c 'import numpy' 2>/dev/null; then
-    python3 -c 'import numpy, sys
+if "$python" -c 'import numpy' 2>/dev/null; then
+    "$python" -c 'import numpy, sys
 a = numpy.load("p.npy"); b = numpy.array([float(x) for x in open("as_text").read().split()[1:]])
 sys.exit(not (a.dtype == numpy.float32 and a.shape == (500,) and abs(a - b).max() < 1e-6))' && good || bad "p.npy"
 else
@@ -243,6 +243,31 @@ done
 step=$(sed -n 's/^the run was saved at step \([0-9]*\).*/\1/p' err)
 try 0 $run --out missing --steps $((step > 320 ? step + 1 : 320)) --resume
 [ "${step:-0}" -gt 320 ] || cmp -s undisturbed/step_000000320.safetensors missing/step_000000320.safetensors && good || bad "a run goes on to other numbers when its file is back"
+
+# One to validate with that goes missing between two epochs: what was learnt since the last checkpoint is saved before it is told.
+cp kept/2.parquet parts/valid.parquet
+"$quern" train dlrm --config tiny.json --data parts/1.parquet --metadata facts.json --device cpu --validate parts/valid.parquet --checkpoint 1000000 --epochs 100000 --out unjudged >out 2>err </dev/null &
+pid=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+    grep -q 'validation log-loss' err && break
+    sleep 0.2
+done
+rm parts/valid.parquet
+wait $pid
+code=$?
+call="quern train, its validation file removed"
+[ "$code" = 2 ] && good || bad "$call: exit $code, not 2"
+says err "parts/valid.parquet"
+says err "the run was saved at step "
+ls unjudged/step_*.safetensors >/dev/null 2>&1 && good || bad "$call: nothing saved"
+
+# A log is not read to its end before the first step: that it is cut off shows a hundred thousand rows later.
+awk 'BEGIN { for (i = 0; i < 1000; i++) { printf "%d", i % 4 == 0; for (c = 0; c < 39; c++) printf c < 13 ? "\t%d" : "\t%08x", i; print "" } }' >thousand.tsv
+for i in 1 2 3 4 5 6 7 8 9 10; do cat thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv; done | gzip -1 | head -c -100 >long.tsv.gz
+try 0 train dlrm --config tiny.json --data long.tsv.gz --metadata facts.json --device cpu --validate 0 --steps 3
+says out "steps             3 "
+try 2 train dlrm --config tiny.json --data one.tsv --metadata facts.json --device cpu --validate 0
+says err "the training data has few rows, less than a batch of 256: take a smaller one (--batch)"
 
 # What is wrong is told with what to do.
 try 2 train dlrm --interaction dots

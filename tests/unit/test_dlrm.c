@@ -36,75 +36,7 @@ static void open_context(void)
 
 #define EXPECT_OK(call) EXPECT_TEXT((call) ? error.message : "", "")
 
-/* ---- configurations ---- */
-
-static const char *fault_of(const char *words)
-{
-    qn_dlrm_config c = qn_dlrm_defaults();
-    return qn_dlrm_config_parse("m.json", words, &c, &error) ? error.message : "";
-}
-
-TEST(configurations)
-{
-    qn_dlrm_config c = qn_dlrm_defaults();
-    EXPECT_OK(qn_dlrm_config_read("small", &c, &error));
-    EXPECT(c.dense_hidden_count == 1 && c.dense_hidden[0] == 32 && c.prediction_hidden[0] == 32 && c.batch == 64);
-    EXPECT(c.width == 16 && c.sparse_count == 26 && c.dense_count == 13 && c.map == QN_MAP_MODULUS && c.rate == 0.1);
-    EXPECT(c.optimizer == QN_SGD); /* a rate without an optimiser */
-    EXPECT_TEXT(c.device, "cuda");
-    EXPECT_OK(qn_dlrm_config_read("main", &c, &error));
-    EXPECT(c.dense_hidden_count == 3 && c.dense_hidden[2] == 64 && c.prediction_hidden_count == 2 && c.batch == 128);
-    EXPECT(c.validation_batch == 128 && c.batches_per_epoch == 10);
-    c = qn_dlrm_defaults();
-    EXPECT_OK(qn_dlrm_config_read("meta", &c, &error));
-    EXPECT(c.dense_hidden[0] == 512 && c.prediction_hidden[1] == 256 && c.optimizer == QN_SGD);
-    /* what is written is read back */
-    c.table_type = QN_BF16;
-    c.interaction = QN_INTERACT_OUTER;
-    snprintf(c.train_path, sizeof(c.train_path), "a \"b\".parquet");
-    char *words = qn_dlrm_config_text(&c);
-    qn_dlrm_config back = qn_dlrm_defaults();
-    EXPECT_OK(qn_dlrm_config_parse("again", words, &back, &error));
-    char *again = qn_dlrm_config_text(&back);
-    EXPECT_TEXT(again, words);
-    EXPECT(back.table_type == QN_BF16 && back.interaction == QN_INTERACT_OUTER);
-    free(words);
-    free(again);
-}
-
-TEST(faults_of_configurations)
-{
-    EXPECT_TEXT(fault_of("{\"use_modulus_hash\": false, \"learning_rat\": 1}"),
-                "m.json: there is no key `learning_rat`; did you mean learning_rate");
-    EXPECT_TEXT(fault_of("{\"dense_mlp\": {\"hidden_layer_size\": [1]}}"),
-                "m.json: there is no key `hidden_layer_size` in `dense_mlp`; did you mean hidden_layer_sizes");
-    EXPECT_TEXT(fault_of("{\"dense_mlp\": {\"output_size\": 8}, \"sparse_embedding_sizes\": {\"SPARSE_0\": 16}}"),
-                "m.json: `dense_mlp.output_size` is 8 and the tables are 16 wide: they interact, and must be equal");
-    EXPECT_TEXT(fault_of("{\"sparse_embedding_sizes\": {\"A\": 16, \"B\": 8}}"),
-                "m.json: `A` is 16 wide and `B` 8: all tables of a model have one width");
-    EXPECT_TEXT(fault_of("{\"batch_size\": 256, \"num_epochs\": 1, \"batch_size\": 3}"),
-                "m.json: the key `batch_size` is there twice");
-    EXPECT_TEXT(fault_of("{\"sparse_embedding_sizes\": {\"A\": 16, \"A\": 16}}"), "m.json: the key `A` is there twice");
-    EXPECT_TEXT(fault_of("{\"dense_mlp\": {\"output_size\": 8, \"output_size\": 16}}"),
-                "m.json: the key `output_size` is there twice");
-    EXPECT_TEXT(fault_of("{\"interaction\": \"dots\"}"), "m.json: `interaction` takes \"dot\", \"outer\" or \"cat\"");
-    EXPECT(strstr(fault_of("{\"model_path\": \"a\xff\"}"), "bytes that are not UTF-8"));
-    /* what is written is read again as the same */
-    qn_dlrm_config named = qn_dlrm_defaults(), again = qn_dlrm_defaults();
-    EXPECT(!qn_dlrm_config_parse("m.json", "{\"model_path\": \"\\ud83d\\ude00 \\ud83d\"}", &named, &error));
-    EXPECT_TEXT(named.model_path, "\xf0\x9f\x98\x80 \xef\xbf\xbd");
-    char *printed = qn_dlrm_config_text(&named);
-    EXPECT(!qn_dlrm_config_parse("m.json", printed, &again, &error));
-    EXPECT_TEXT(again.model_path, named.model_path);
-    free(printed);
-    EXPECT_TEXT(fault_of("{\"learning_rate\": -1}"), "m.json: `learning_rate` takes a number above 0");
-    EXPECT_TEXT(fault_of("{\"batch_size\": 1.5}"), "m.json: `batch_size` takes a whole number from 1");
-    EXPECT_TEXT(fault_of("[]"), "m.json: a configuration is a JSON object");
-    EXPECT_TEXT(fault_of("{\"use_modulus_hash\": false}"), "");
-    qn_dlrm_config c = qn_dlrm_defaults();
-    EXPECT(qn_dlrm_config_read(path_of("absent.json"), &c, &error) == QN_BAD_FILE);
-    EXPECT(qn_dlrm_config_read(NULL, &c, &error) == QN_BAD_CALL);
-}
+#include "dlrm_config.h"
 
 /* ---- models ---- */
 
@@ -407,12 +339,19 @@ TEST(resumed_runs_come_to_the_same_bits)
 
 typedef struct told {
     int validations, notes, warnings, progress;
-    char note[2048];
+    int64_t steps; /* of the whole run */
+    char note[2048], doing[256];
 } told;
 
 static void listen(void *user, const qn_dlrm_progress *p)
 {
     told *t = user;
+    if (p->doing) {
+        if (!strstr(t->doing, p->doing)) strcat(strcat(t->doing, p->doing), "; ");
+        EXPECT(isnan(p->done) || (p->done > 0 && p->done <= 1));
+        return;
+    }
+    t->steps = p->steps;
     t->validations += p->validated;
     t->progress += !p->validated && !p->note;
     t->notes += p->note && !p->warning;
@@ -469,6 +408,7 @@ TEST(progress_and_event_files)
                          .trace = true};
     EXPECT_OK(qn_dlrm_train(context, &c, &o, &r, &error));
     EXPECT(t.validations == 2 && t.progress >= 5 && t.notes >= 2 && t.warnings == 0);
+    EXPECT_TEXT(t.doing, "gathering facts of the columns; compiling the step; validating; ");
     path_in(path_of("events/tensorboard"), "events.out.tfevents.", path, sizeof(path));
     EXPECT_OK(events_read(path, count_scalar, &s, &whole, &error));
     EXPECT(whole && s.train_loss == t.progress && s.speed == s.train_loss && s.valid_loss == 2 && s.valid_auc == 2);
@@ -478,6 +418,40 @@ TEST(progress_and_event_files)
     EXPECT(*path);
     EXPECT(crc32c_of("123456789", 9) == 0xe3069283u);
     EXPECT_TEXT(events_read(path_of("absent"), count_scalar, &s, &whole, &error) ? "fault" : "", "fault");
+}
+
+/* The steps of a run on a log are known where its rows were read before the first; a log is not read for that alone. */
+TEST(steps_of_logs)
+{
+    open_context();
+    text log = {0};
+    qn_dlrm_result r;
+    qn_metadata *m;
+    qn_dataset *data;
+    const char *path = path_of("clicks.tsv"), *facts = path_of("clicks.json");
+    for (int i = 0; i < 200; i++) {
+        text_print(&log, "%d", i % 3 == 0);
+        for (int c = 0; c < 39; c++) text_print(&log, c < 13 ? "\t%d" : "\t%08x", i % (c + 2));
+        text_add(&log, "\n");
+    }
+    EXPECT_OK(file_write(path, log.data, log.length, &error));
+    text_free(&log);
+    EXPECT_OK(qn_dataset_open(&path, 1, NULL, &data, &error));
+    EXPECT_OK(qn_metadata_gather(data, NULL, NULL, &m, &error));
+    EXPECT_OK(qn_metadata_write(m, facts, &error));
+    qn_metadata_free(m);
+    qn_dataset_close(data);
+    for (int known = 0; known < 2; known++) {
+        told t = {0};
+        qn_dlrm_config c = quick();
+        c.epochs = 2;
+        qn_dlrm_options o = {.device = "cpu", .paths = &path, .path_count = 1, .held_out = -1, .report_steps = 1};
+        o.metadata = known ? facts : NULL;
+        o.progress = listen;
+        o.user = &t;
+        EXPECT_OK(qn_dlrm_train(context, &c, &o, &r, &error));
+        EXPECT(r.steps == 6 && t.steps == (known ? -1 : 6));
+    }
 }
 
 TEST(damaged_event_files)
@@ -589,6 +563,6 @@ TEST(wrong_calls)
 
 TEST_MAIN(CASE(configurations), CASE(faults_of_configurations), CASE(rows_of_the_talk),
           CASE(logits_are_those_of_plain_loops), CASE(files_have_the_names_and_shapes_of_pytorch),
-          CASE(resumed_runs_come_to_the_same_bits), CASE(progress_and_event_files), CASE(damaged_event_files),
-          CASE(not_a_number), CASE(a_model_that_does_not_learn_is_told), CASE(wrong_calls),
+          CASE(resumed_runs_come_to_the_same_bits), CASE(progress_and_event_files), CASE(steps_of_logs),
+          CASE(damaged_event_files), CASE(not_a_number), CASE(a_model_that_does_not_learn_is_told), CASE(wrong_calls),
           CASE(gradients_of_the_interaction), CASE(sums_of_outer_products), CASE(the_outer_product_is_never_there))
