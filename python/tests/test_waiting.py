@@ -80,7 +80,7 @@ import signal, time, quern
 def handler(*ignored):
     raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, handler)
-body = "".join("v = v * %d.5f + x[%d];" % (i % 7, i % 32) for i in range(2000))
+body = "".join("v = v * %d.5f + x[%d];" % (i % 7, i % 32) for i in range(12000))
 signal.setitimer(signal.ITIMER_REAL, 0.3)
 start = time.perf_counter()
 try:
