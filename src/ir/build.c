@@ -16,6 +16,7 @@ tile_kernel *tile_kernel_new(arena *memory, const char *name, const char *file)
     k->value_capacity = 64;
     k->values = ARENA_ARRAY(memory, tile_value, k->value_capacity);
     k->value_count = 1;
+    k->params = ARENA_ARRAY(memory, tile_param, 0); /* those without any are copied and looked through as others */
     k->head = tile_block_new(k);
     return k;
 }
@@ -28,7 +29,7 @@ tile_block *tile_block_new(tile_kernel *k)
 int tile_param_add(tile_kernel *k, tile_param param)
 {
     tile_param *grown = ARENA_ARRAY(k->memory, tile_param, k->param_count + 1);
-    if (k->param_count) memcpy(grown, k->params, sizeof(tile_param) * (size_t)k->param_count);
+    memcpy(grown, k->params, sizeof(tile_param) * (size_t)k->param_count);
     grown[k->param_count] = param;
     k->params = grown;
     return k->param_count++;

@@ -372,8 +372,8 @@ static void set_view(qn_call *call, int number, const array_view *v)
 
 void call_make_room(qn_call *call, int param_count)
 {
-    if (param_count <= call->room) return;
-    call->room = param_count;
+    if (call->room && param_count <= call->room) return;
+    call->room = MAXIMUM(param_count, 1); /* one without parameters has arrays, too */
     call->declared = ARENA_ARRAY(call->memory, int, call->room);
     call->views = ARENA_ARRAY(call->memory, array_view, call->room);
     call->plan = launch_plan_new(call->memory, call->room);
@@ -405,7 +405,7 @@ static qn_status bind(qn_call *call, int slot, bool inputs_too, qn_error *error)
     number numbers[MOST];
     memset(given, 0, sizeof(given[0]) * (size_t)k->param_count);
     memset(numbers, 0, sizeof(numbers[0]) * (size_t)k->param_count);
-    if (k->param_count) memset(call->views, 0, sizeof(call->views[0]) * (size_t)k->param_count);
+    memset(call->views, 0, sizeof(call->views[0]) * (size_t)k->param_count);
     for (int i = 0; i < k->param_count; i++) {
         const tile_param *p = &k->params[i];
         if (is_array(p)) {
