@@ -112,7 +112,7 @@ static family family_of(const lowering *l, const term *x, affine *place)
     return all;
 }
 
-enum { CHANNELS = 64, MOST_TAPS = 16 };
+enum { LINE_BYTES = 128 /* of channels, that the copy engine brings at once */, MOST_TAPS = 16 };
 
 /* The digits of one kernel axis; neighbours that all sums go through as one are one. */
 static axis_digits digits_of(const lowering *l, const affine *place, const affine *guards, int guard_count, int axis)
@@ -131,11 +131,28 @@ static axis_digits digits_of(const lowering *l, const affine *place, const affin
         d.stride[to] = place->factor[i];
         for (int g = 0; g < guard_count; g++) d.guard[g][to] = guards[g].factor[i];
     }
-    /* Whatever is left: the text is the same for all batches. Of elements of windows before channels along memory it is
-     * told, so that the copy engine can walk them. */
-    bool channels = d.count > 1 && d.stride[d.count - 1] == 1 && d.extent[d.count - 1] % CHANNELS == 0;
-    if (!channels || d.extent[0] > MOST_TAPS) d.extent[0] = 0;
     return d;
+}
+
+/* Elements of windows, before the channels along memory that the copy engine brings at once? */
+static bool has_channels(const axis_digits *d, dtype elem)
+{
+    int last = d->count - 1, line = LINE_BYTES / dtypes[elem].size_bytes;
+    return last > 0 && last < DIGITS_MOST && d->stride[last] == 1 && d->extent[last] % line == 0;
+}
+
+/* The first digit of an axis is whatever is left: the text is the same for all batches. What the copy engine walks it has to know:
+ * elements of windows, and of one image the places that padding ties to it. */
+static void forget_first(param_digits *d, int axis_count, dtype elem)
+{
+    bool channels = false;
+    for (int i = 0; i < axis_count; i++) channels |= has_channels(&d->axes[i], elem);
+    for (int i = 0; i < axis_count; i++) {
+        axis_digits *x = &d->axes[i];
+        bool kept = has_channels(x, elem) && x->extent[0] <= MOST_TAPS;
+        for (int g = 0; g < d->guard_count && channels; g++) kept |= x->guard[g][0] != 0 && !has_channels(x, elem);
+        if (!kept) x->extent[0] = 0;
+    }
 }
 
 /* A place in memory that counts through kernel axes digit by digit, or exists only where sums lie inside. */
@@ -166,6 +183,7 @@ static void reach_digits(lowering *l, frame *f, param_kind kind, node base, cons
         view.extents[view.rank] = l->extents[i];
         axes[view.rank++] = i;
     }
+    forget_first(d, view.rank, graph_get(l->t->g, base)->elem);
     int64_t step = 1;
     for (int i = view.rank - 1; i >= 0; i--) { /* the positions of what is written lie apart */
         view.strides[i] = kind == PARAM_IN ? 0 : step;

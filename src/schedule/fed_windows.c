@@ -2,7 +2,7 @@
  * Operands that the copy engine gathers. In: an array with digits that a product takes as it lies in memory (fed_gather.c).
  * Out: its digits as channels, axes of places and images (sched_windows), or nothing: then warps gather it.
  *
- * What a convolution reads, its channels last: position m of a side counts through images and places, k through the elements
+ * What a convolution reads, its channels last: position m of a side counts through images (or there is one) and places, k through the elements
  * of a window and the channels of one. A guard ties an axis of places to the elements of the window that move along it; an
  * axis without padding has none, and then any pairing of places and elements leads to the same addresses: the one that has
  * elements least far apart, since the copy engine's offsets are short. Windows that are
@@ -114,13 +114,14 @@ static bool find_windows(const schedule *s, const sched_operand *o, sched_window
     for (int i = 0; i <= last; i++) x->depth *= k->extent[i];
     for (int g = 0; g < d->guard_count; g++)
         if (k->guard[g][last]) return false;
-    x->axis_count = places->count - 1;
-    x->image_stride = places->stride[0];
+    int images = places->extent[0] == 0; /* else there is one, and its first axis of places is the first digit */
+    x->axis_count = places->count - images;
+    x->image_stride = images ? places->stride[0] : 0;
     if (x->axis_count < 1 || x->axis_count > SCHED_MOST_PLACES || x->depth <= 0 || x->image_stride % aligned)
         return false;
     bool used[DIGITS_MOST] = {0};
     for (int g = 0; g < d->guard_count; g++) {
-        int place = digit_of_guard(places, g, 1);
+        int place = digit_of_guard(places, g, images);
         if (place < 0) return false;
         sched_window_axis *a = &x->axes[places->count - 1 - place];
         if (!tie(a, d, g, places, place, k)) return false;

@@ -169,6 +169,18 @@ static const convolution windows[] = {
     {"w_space", QN_BF16, false, 2, 64, 40, 3, {4, 5, 6}, {3, 2, 3}, {.padding = {1, 0, 1}}, true},
     {"w_groups", QN_BF16, false, 2, 128, 64, 2, {6, 7}, {3, 3}, {.padding = {1, 1}, .groups = 2}, true},
     {"w_one", QN_BF16, false, 1, 64, 40, 2, {12, 13}, {3, 3}, {.padding = {1, 1}}, true},
+    {"w_one_line", QN_BF16, false, 1, 64, 40, 1, {150}, {5}, {.padding = {2}}, true},
+    {"w_one_space",
+     QN_BF16,
+     false,
+     1,
+     64,
+     40,
+     3,
+     {4, 5, 6},
+     {3, 2, 3},
+     {.stride = {2, 1, 1}, .padding = {1, 0, 1}},
+     true},
     {"w_transposed", QN_BF16, true, 2, 64, 40, 2, {7, 6}, {3, 3}, {.padding = {1, 1}}, true},
     {"w_spread", QN_BF16, true, 2, 64, 40, 2, {7, 6}, {4, 4}, {.stride = {2, 2}, .padding = {1, 1}}, true},
 };
@@ -193,14 +205,16 @@ static bool walks_windows(const char *name, const char *const *settings, int cou
 TEST(windows_of_channels)
 {
     static const char *const settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", "O=256", "C=64"};
+    static const char *const one[] = {"N=1", "H=256", "W=256", "KH=3", "KW=3", "O=256", "C=64"};
     static const char *const odd[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", "O=256", "C=40"};
     EXPECT(walks_windows("last", settings, COUNT(settings)));
+    EXPECT(walks_windows("last", one, COUNT(one)) && walks_windows("halves", one, COUNT(one)));
     EXPECT(walks_windows("halves", settings, COUNT(settings))); /* from a copy that has its channels last */
     EXPECT(walks_windows("turned", settings, COUNT(settings))); /* moved elements of a product, added up */
     EXPECT(!walks_windows("last", odd, COUNT(odd)) && !walks_windows("halves", odd, COUNT(odd)));
     for (int i = 0; i < COUNT(windows); i += share_of_few("windows")) compare(&windows[i], FORWARD);
     compare(&windows[0], BY_IMAGE);
-    compare(&windows[8], BY_IMAGE);
+    compare(&windows[10], BY_IMAGE);
 }
 
 TEST(convolutions)
@@ -249,7 +263,17 @@ static const convolution rounded[] = {
     {"r_windows", QN_F32, false, 1, 32, 64, 2, {62, 62}, {3, 3}, {.padding = {1, 1}}, false},
     {"r_last", QN_F32, false, 1, 6, 66, 2, {84, 84}, {5, 5}, {.padding = {2, 2}}, true},
     {"r_lines", QN_F32, false, 1, 7, 70, 2, {75, 76}, {5, 5}, {.padding = {2, 2}}, false},
-    {"r_apart", QN_F32, false, 2, 24, 72, 2, {80, 81}, {3, 3}, {.stride = {2, 1}, .dilation = {1, 2}, .groups = 2}, false},
+    {"r_apart",
+     QN_F32,
+     false,
+     2,
+     24,
+     72,
+     2,
+     {80, 81},
+     {3, 3},
+     {.stride = {2, 1}, .dilation = {1, 2}, .groups = 2},
+     false},
     {"r_line", QN_F32, false, 3, 48, 64, 1, {1500}, {5}, {.stride = {1}}, false},
     {"r_odd_tap", QN_F32, false, 1, 131, 67, 2, {91, 93}, {1, 1}, {.groups = 1}, false},
     {"r_space", QN_F32, false, 1, 9, 40, 3, {19, 20, 19}, {3, 3, 3}, {.padding = {1, 1, 1}}, false},
@@ -261,12 +285,12 @@ TEST(rounded_operands_are_one_product)
 {
     static const struct {
         const char *channels, *height, *width, *words;
-    } texts[] = {{"C=64", "KH=3", "KW=3", " places, 32]"},
-                 {"C=16", "KH=3", "KW=3", " by 16 bytes > "},
-                 {"C=3", "KH=3", "KW=3", "  gather "},
-                 {"C=64", "KH=1", "KW=1", "  take "}};
+    } texts[] = {{"C=64", "KH=3", "KW=3", " places, 32]"}, {"C=32", "KH=3", "KW=3", " places, 32]"},
+                 {"C=96", "KH=3", "KW=3", " places, 32]"}, {"C=16", "KH=3", "KW=3", " by 16 bytes > "},
+                 {"C=3", "KH=3", "KW=3", "  gather "},     {"C=64", "KH=1", "KW=1", "  take "}};
     for (int i = 0; i < COUNT(texts); i++) {
-        const char *settings[] = {"N=16", texts[i].channels, "H=256", "W=256", "O=128", texts[i].height, texts[i].width};
+        const char *settings[] = {"N=16",  texts[i].channels, "H=256",       "W=256",
+                                  "O=128", texts[i].height,   texts[i].width};
         qn_show_options options = {.stage = "schedule", .device = "cuda", .arch = "sm_90a", .settings = {settings, 7}};
         text words = {0};
         qn_error error;
@@ -337,13 +361,11 @@ TEST(the_assembler_is_content)
     static const struct {
         const char *name, *symbol, *channels, *outputs;
         int put_away; /* bytes, of what is computed once for a tile: eight warps that fill leave 128 registers a thread */
-    } texts[] = {{"plain", "dot_relu_phase1", "C=64", "O=128", 0},
-                 {"plain", "dot_relu_phase1", "C=8", "O=64", 0},
-                 {"halves", "dot_reshape_phase1", "C=204", "O=256", 0},
-                 {"last", "dot_permute_phase0", "C=200", "O=256", 0},
-                 {"last", "dot_permute_phase0", "C=256", "O=256", 0},
-                 {"rounded", "dot_reshape_phase1", "C=18", "O=128", 0},
-                 {"rounded", "dot_reshape_phase1", "C=18", "O=64", 0}};
+    } texts[] = {
+        {"plain", "dot_relu_phase1", "C=64", "O=128", 0},      {"plain", "dot_relu_phase1", "C=8", "O=64", 0},
+        {"halves", "dot_reshape_phase1", "C=204", "O=256", 0}, {"last", "dot_permute_phase0", "C=200", "O=256", 0},
+        {"last", "dot_permute_phase0", "C=256", "O=256", 0},   {"rounded", "dot_reshape_phase1", "C=18", "O=128", 0},
+        {"rounded", "dot_reshape_phase1", "C=18", "O=64", 0}};
     for (int i = 0; i < COUNT(texts); i++) {
         const char *settings[] = {"N=32", "H=56", "W=56", "KH=3", "KW=3", texts[i].channels, texts[i].outputs};
         cubin_usage usage = {0};
@@ -376,5 +398,6 @@ TEST(close_context)
 }
 
 TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
-          CASE(windows_apart_are_one_product), CASE(padding_is_never_written), CASE(copies_leave_two_stages), CASE(rounded_operands_are_one_product),
-          CASE(the_assembler_is_content), CASE(places_of_results_are_found_once), CASE(close_context))
+          CASE(windows_apart_are_one_product), CASE(padding_is_never_written), CASE(copies_leave_two_stages),
+          CASE(rounded_operands_are_one_product), CASE(the_assembler_is_content),
+          CASE(places_of_results_are_found_once), CASE(close_context))
