@@ -256,7 +256,10 @@ const char *spell_kernel(const qn_module *module, const char *kernel, const argu
     bool known = !given->mode;
     qn_error error;
     qn_param ignored;
-    snprintf(gradient, sizeof(gradient), "grad(%.240s)", kernel);
+    const char *name = kernel + strcspn(kernel, "(");
+    while (name > kernel && name[-1] != ' ') name--; /* before it words such as tf32 */
+    int words = (int)(name - kernel);
+    snprintf(gradient, sizeof(gradient), "grad(%.240s)", name);
     bool function = qn_kernel_param(module, gradient, 0, &ignored, &error) == QN_OK; /* only those have gradients */
     *exit_status = EXIT_WRONG_CALL;
     for (int i = 0; given->mode && i < 3; i++) known |= !strcmp(given->mode, modes[i]);
@@ -270,8 +273,8 @@ const char *spell_kernel(const qn_module *module, const char *kernel, const argu
         complain("`%s` is a kernel: --%s is for tensor functions", kernel, given->mode ? "mode" : "backward");
         return NULL;
     }
-    snprintf(room, size, "%s%s%s", given->mode ? given->mode : "", given->mode ? " " : "",
-             given->backward ? gradient : kernel);
+    snprintf(room, size, "%s%s%.*s%s", given->mode ? given->mode : "", given->mode ? " " : "", words, kernel,
+             given->backward ? gradient : name);
     return room;
 }
 

@@ -101,6 +101,8 @@ try 2 run "$f" rows --set m=3 --set n=5 --mode lazy
 says err 'there is no mode `lazy`'
 try 2 run "$f" twice --set n=5 --mode eager
 says err '`twice` is a kernel: --mode is for tensor functions'
+try 0 show "$f" 'tf32 loss' --backward --stage fusion --set m=3 --set k=4 --set n=5
+says out 'boundary '
 try 2 run "$f" rows --set m=3 --set n=5 --out y="$work/y.npy"
 says err '`rows` has no output `y`'
 try 2 run "$f" rows --set m=3 --set n=5 --set q=1
