@@ -331,7 +331,8 @@ static void choose_roles(schedule *s)
     s->multiply = (sched_role){"multiply", 0, warps, hand_over ? multiply : 0, false};
     s->fill = (sched_role){"fill", warps, fill, hand_over ? filling : 0, !by_warps};
     s->threads = 32 * (warps + fill);
-    s->ahead_registers = by_warps ? 0 : AHEAD_REGISTERS;
+    s->rolled = fed_epilogue_is_long(s);
+    s->ahead_registers = by_warps || s->rolled ? 0 : AHEAD_REGISTERS;
 }
 
 static bool has_product(const tile_block *b)

@@ -17,6 +17,7 @@ typedef struct fed_work {
 bool fed_refuse(fed_work *w, const char *why);
 bool fed_find_loops(fed_work *w);
 bool fed_find_epilogue(fed_work *w);
+bool fed_epilogue_is_long(const schedule *s);
 /* fed_loops.c */
 bool fed_is_number(const fed_work *w, value v, int64_t n);
 bool fed_is_zero_tile(const fed_work *w, value v);

@@ -76,6 +76,7 @@ void schedule_print(const schedule *s, text *out)
     text_print(out, "  home %%%u registers %d%s\n", s->sums,
                c->tile[0] * c->tile[1] / ((c->turns ? 1 : c->groups) * 128),
                s->apart ? ", and as many for the sums of a step" : "");
+    if (s->rolled) text_add(out, "  epilogue in a loop over parts of the sums: written out, its instructions would not be kept\n");
     for (int n = 0; n < s->store_count; n++) {
         const sched_store *store = &s->stores[n];
         text_print(out, "  store %s ", s->kernel->params[store->op->attr.access.array].name);

@@ -212,6 +212,7 @@ typedef struct schedule {
     sched_place *places; /* by value; of what the stores need */
     bool *needed;        /* by value: some store needs it */
     bool *near;          /* by value: all that comes of it is rounded to bf16, so a few more bits than that will do */
+    bool rolled;         /* what follows is too long to stand once for each part of the sums: they come to the first's place in turn */
     int ahead_registers; /* for what the epilogue loads before the products: the same for every row, or every column */
     int64_t phases_offset, shared_bytes; /* phases: full and empty of each stage, then one a warp for what it loads */
     int threads;

@@ -238,6 +238,32 @@ TEST(what_follows)
     run_plain("bytes", DT_BF16, DT_I8, false, false, 66, 72, 72);
 }
 
+/* Parts of the sums come one by one to where the first was, of several rows of blocks and columns. */
+TEST(what_follows_is_long)
+{
+    static const struct {
+        const char *settings;
+        dtype elem;
+        int64_t m, n;
+    } cases[] = {{"M=66 N=136 K=72 T=bf16", DT_BF16, 66, 136}, {"M=130 N=400 K=72 T=f16", DT_F16, 130, 400}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        const int64_t m = cases[i].m, n = cases[i].n, k = 72;
+        char *words = show(FILE_PATH, "long_curve", "schedule", cases[i].settings);
+        EXPECT(strstr(words, "epilogue in a loop over parts of the sums"));
+        free(words);
+        array arrays[] = {{.name = "a", .elem = cases[i].elem, .rank = 2, .extents = {m, k}},
+                          {.name = "b", .elem = cases[i].elem, .rank = 2, .extents = {k, n}},
+                          {.name = "bias", .elem = DT_F32, .rank = 1, .extents = {n}},
+                          {.name = "rest", .elem = DT_F32, .rank = 2, .extents = {m, n}},
+                          {.name = "sum", .elem = DT_F32, .rank = 2, .extents = {m, n}},
+                          {.name = "c", .elem = cases[i].elem, .rank = 2, .extents = {m, n}}};
+        compare("long_curve", arrays, 6, 2, cases[i].elem);
+    }
+    char *words = show(FILE_PATH, "long_curve", "cuda", cases[0].settings);
+    EXPECT(strstr(words, "= sums[0][pair * 2 + v];"));
+    free(words);
+}
+
 /* A curve whose result is rounded to bf16 is as near as its rounding asks for: within one step of bf16, wherever it lies;
  * a bias is asked for before the products. f16 has three bits more. */
 TEST(curves_of_results_in_bf16)
@@ -595,6 +621,6 @@ TEST(close_module)
 
 TEST_MAIN(CASE(open_module), CASE(schedules_as_text), CASE(every_residue), CASE(tf32_and_types_of_a_byte),
           CASE(what_is_taken), CASE(every_order), CASE(in_turns), CASE(batches_loops_and_terms), CASE(a_second_product),
-          CASE(products_that_are_added_up), CASE(what_follows), CASE(curves_of_results_in_bf16),
+          CASE(products_that_are_added_up), CASE(what_follows), CASE(what_follows_is_long), CASE(curves_of_results_in_bf16),
           CASE(what_is_not_fed_says_why), CASE(f32_as_terms), CASE(f32_as_tf32), CASE(one_row),
           CASE(the_assembler_is_content), CASE(close_module))

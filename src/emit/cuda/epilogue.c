@@ -279,6 +279,11 @@ void print_let(loop_printer *p, const loop_node *n)
 
 /* ---- results ---- */
 
+static const char *sums_of(const schedule *s)
+{
+    return s->apart ? "totals" : "sums";
+}
+
 void print_chunks(loop_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
@@ -292,7 +297,7 @@ void print_chunks(loop_printer *p, const loop_node *n)
         named[load->op->attr.access.array] = true;
         print_safe(p, load->op);
     }
-    text_add(e->out, "#pragma unroll\n");
+    text_add(e->out, s->rolled ? "#pragma unroll 1\n" : "#pragma unroll\n");
     put(e, "for (int part = 0; part < %d; part++) {", rows_of_group(s) / 64 * chunks);
     open_brace(e);
     put(e, "const int first_row = warp_row + part / %d * 64, first_column = part %% %d * %d;", chunks, chunks, CHUNK);
@@ -300,6 +305,12 @@ void print_chunks(loop_printer *p, const loop_node *n)
         if (s->stores[i].map >= 0 || s->stores[i].by_row)
             put(e, "%s out%d[32];", cuda_register_type(e->k->params[s->stores[i].op->attr.access.array].elem), i);
     print_nodes(p, n->body);
+    if (s->rolled) { /* registers have no numbers: the next part comes to where the first was */
+        int columns = s->choice.tile[1] / 2, count = rows_of_group(s) / 64 * columns - 32;
+        text_add(e->out, "#pragma unroll\n");
+        put(e, "for (int i = 0; i < %d; i++) %s[i / %d][i %% %d] = %s[(i + 32) / %d][(i + 32) %% %d];", count,
+            sums_of(s), columns, columns, sums_of(s), columns, columns);
+    }
     close_brace(e);
 }
 
@@ -323,9 +334,9 @@ void print_elements(loop_printer *p, const loop_node *n, const loop_node *loads)
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int v = 0; v < 2; v++) {");
     open_brace(e);
-    put(e, "const %s %s = %s[part / %d][part %% %d * 32 + pair * 2 + v];",
-        cuda_register_type(tile_type_of(e->k, p->s->sums).elem), emit_name(e, p->s->sums),
-        p->s->apart ? "totals" : "sums", chunks, chunks);
+    const char *place = p->s->rolled ? "0][" : arena_print(e->memory, "part / %d][part %% %d * 32 + ", chunks, chunks);
+    put(e, "const %s %s = %s[%spair * 2 + v];", cuda_register_type(tile_type_of(e->k, p->s->sums).elem),
+        emit_name(e, p->s->sums), sums_of(p->s), place);
     for (; loads && loads->code == LOOP_LOAD; loads = loads->next) {
         value v = loads->op->results[0];
         if (!follows_column(p->s, loads->op)) continue;
