@@ -28,6 +28,7 @@ typedef struct dot_sizes {
     int line;      /* elements of 128 bytes along K: a step of a fed product */
     bool by_chunk; /* what is gathered lies side by side along K, 16 bytes and more */
     bool windows;  /* ... 128 and more: the copy engine gathers */
+    int behind;    /* instructions for each result, once the product is there */
 } dot_sizes;
 
 enum { DOT_TERMS = 3, DOT_ROUGH_TERMS = 2 }; /* of bf16: as f32; as tf32 or better */

@@ -35,6 +35,7 @@
 #define FED_ALONE_SPEED 1.1  /* ... and how much faster it is with them than beside another one */
 #define FED_RATE 3000        /* multiplications a ns of a multiprocessor, 16 bits */
 #define FED_TILE_NS 1200     /* of a program beside its products: the first copies, the results */
+#define BEHIND_RATE 85       /* instructions a ns of four warps: of 218 that a multiprocessor could do at once */
 #define FED_PART 256         /* the shortest part of a split K */
 #define JOIN_NS 3000         /* of the launch that joins parts */
 #define JOIN_RATE 2500       /* bytes a ns that it moves */
@@ -141,6 +142,16 @@ static bool is_alone(const dot_sizes *size, int64_t units, const fed_tile *t, in
     return !size->terms && t->rows == 64 && count_tiles(size, t->rows, t->columns) * parts <= units;
 }
 
+/* ns of what follows a tile's product, before the next one of the block begins: the work of one group's warps, or two groups', which
+ * wait for themselves. Beside the products of another block or group it costs only what is longer than they are. */
+static double behind_time(const dot_sizes *size, const fed_tile *t, double product, bool alone)
+{
+    bool two = t->turns || (t->rows == 64 && t->columns <= 128 && !alone);
+    int groups = t->turns || t->rows == 64 ? 1 : 2;
+    double time = (double)(t->rows * t->columns) * size->behind / (BEHIND_RATE * groups);
+    return !two ? time : MAXIMUM(time - product, 0) / 2;
+}
+
 /* ns of a fed product: rounds of programs on all units, and joining the parts of K. */
 static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, int64_t parts)
 {
@@ -150,10 +161,11 @@ static double fed_time(const dot_sizes *size, int64_t units, const fed_tile *t, 
     int64_t step = size->line, count = count_tiles(size, t->rows, t->columns);
     int64_t rounds = (count * parts + units - 1) / units, depth = (size->depth + parts - 1) / parts;
     double each = (double)(t->rows * t->columns) * (double)((depth + step - 1) / step * step) / rate;
+    if (parts == 1) each += behind_time(size, t, each, is_alone(size, units, t, parts));
     double multiply = (double)rounds * each + (double)(t->turns ? 2 : rounds) * FED_TILE_NS;
     double join = (double)(size->rows * size->columns * size->products) * (double)(parts + 1) * 4 / JOIN_RATE;
     int bytes = size->taken ? 4 : size->terms ? 2 * size->terms : 128 / size->line;
-    double read = operands_of(size) * bytes / MEMORY_RATE;
+    double read = size->windows ? 0 : operands_of(size) * bytes / MEMORY_RATE; /* windows share their elements */
     int64_t busy = MINIMUM(units, count * parts); /* half of them can read as fast as all */
     read *= MAXIMUM(1, 0.5 * (double)units / (double)busy);
     return MAXIMUM(multiply, read) + MINIMUM(multiply, read) / 8 + (parts > 1 ? JOIN_NS + join : 0);

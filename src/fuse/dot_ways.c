@@ -50,12 +50,28 @@ static bool is_computed(const dot_work *w)
     return w->factors[0] || w->factors[1] || w->scales[0] || w->scales[1];
 }
 
+/* Arithmetic on whole results; what is rounded to 16 bits is computed no more precisely than that. */
+static int count_behind(const dot_work *w)
+{
+    enum { COSTLY = 25, COSTLY_HALVES = 10 };
+    int count = 0, costly = COSTLY_HALVES;
+    for (int i = 0; i < w->grp->write_count; i++)
+        if (dtypes[graph_get(w->t->g, w->grp->writes[i])->elem].size_bytes > 2) costly = COSTLY;
+    for (int i = 1; i < w->t->term_count; i++) {
+        const term *x = &w->t->terms[i];
+        bool whole = x->axes & w->classes[CLASS_ROWS] && x->axes & w->classes[CLASS_COLUMNS];
+        if (x->kind == TERM_OP && whole && w->needs[i]) count += x->n && ops[x->op].costly ? costly : 1;
+    }
+    return count;
+}
+
 static void choose_by_size(const dot_work *w, dtype elem, dot_sizes *size)
 {
     const graph_node *dot = graph_get(w->b->g, w->dot);
-    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
+    size->behind = count_behind(w);
     size->by_chunk = w->by_chunk;
     size->windows = w->windows;
+    (w->whole ? dot_choose_gathered_way : dot_choose_way)(w->b->options, elem, (product_way)dot->attr.index, size);
     if (size->fed && size->tf32 && !w->whole && waits_for_memory(w, size)) size->fed = false;
     if (!w->whole && is_computed(w)) size->fed = false, size->terms = 0;
 }
