@@ -312,7 +312,7 @@ static ast *parse_on(parser *p)
 
 static ast *parse_bench(parser *p, ast *item)
 {
-    static const char *const modes[] = {"eager", "fused", "strict"};
+    static const char *const modes[] = {"eager", "fused", "strict", "fma", "tf32" /* also a type */};
     item->kind = AST_BENCH;
     parser_advance(p);
     item->name = parser_expect_name(p, "the name of the bench", &item->at);
@@ -336,7 +336,8 @@ static ast *parse_bench(parser *p, ast *item)
     do {
         ast *variant = parser_node(p, AST_VARIANT, p->now.at);
         for (int i = 0; i < COUNT(modes); i++) {
-            if (!parser_is_name(p, modes[i]) || p->next.kind != TOKEN_NAME) continue;
+            bool is = (p->now.kind == TOKEN_NAME || p->now.kind == TOKEN_TYPE) && !strcmp(p->now.word, modes[i]);
+            if (!is || p->next.kind != TOKEN_NAME) continue;
             variant->word = modes[i];
             parser_advance(p);
             break;

@@ -58,7 +58,7 @@ kernel twice(in float x[n], out float y[n], const int BLOCK = 64) launch (cdiv(n
 }
 tensor around(float x[n]) { return twice(exp(x)) + 1; }
 tensor dropped(float x[n]) { return dropout(x, 0.5); }
-bench sizes (m = 48, n = 32) { rows, eager rows, strict rows }
+bench sizes (m = 48, n = 32) { rows, eager rows, strict rows, fma rows, tf32 rows }
 bench mixed (n = 5000) { twice, around }
 QN
 f="$work/f.qn"
@@ -123,6 +123,8 @@ says out 'grad(square_sum): clean, '
 try 1 bench "$f" --device cpu --seconds 0.02
 says out 'strict rows'
 says out 'eager rows'
+says out 'fma rows'
+says out 'tf32 rows'
 says out 'around wrong: y['
 
 # show: sizes of the bench unless given, every stage forward and backward
