@@ -22,7 +22,7 @@ const tile_op *fed_taken_load(const fed_work *w, value v, int side)
     if (op->code == OP_SELECT) op = tile_def(k, op->operands[1]);
     bool along = a->kind[a->rank - 1] == INDEX_SLICE && a->result_axis[a->rank - 1] == (side ? 0 : 1);
     bool rounds = op && op->code == OP_TF32 && tile_def(k, op->operands[0]) == load;
-    return rounds && k->fills && !(along && fed_array_is_bulk(p)) ? load : NULL;
+    return rounds && (!along || (k->fills && !fed_array_is_bulk(p))) ? load : NULL;
 }
 
 /* Is every 16 bytes of a line aligned, and inside of the array or outside? */

@@ -153,6 +153,9 @@ TEST(tf32_and_types_of_a_byte)
     scale = 1 - 0x1p-13;
     for (int i = 0; i < COUNT(shapes); i += share_of_few("shapes"))
         run_plain("rounded", DT_F32, DT_F32, false, true, shapes[i][0], shapes[i][1], shapes[i][2]);
+    EXPECT(is_fed("turned_rounded", "M=65 N=72 K=136") && is_fed("turned_rounded", "M=65 N=71 K=136"));
+    for (int i = 0; i < COUNT(shapes); i += share_of_few("shapes"))
+        run_plain("turned_rounded", DT_F32, DT_F32, false, false, shapes[i][0], shapes[i][1], shapes[i][2]);
     scale = 1;
     EXPECT(is_fed("integers", "M=65 N=72 K=144"));
     run_plain("integers", DT_I8, DT_I32, false, true, 65, 72, 144);
