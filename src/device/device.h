@@ -185,6 +185,11 @@ typedef struct driver {
     qn_status (*submit)(device_launch *launch, device_stream *s, qn_error *error);
     qn_status (*finish)(device_launch *launch, qn_error *error); /* waits, and tells how this launch went */
     void (*discard)(device_launch *launch);                      /* NULL is fine */
+    /* A library that may compute kernels that ask for it (KNOB_LIBRARY): false with what to install; and whether it computes a
+     * launch that was prepared, by what name ("cublaslt bf16 4096x4096x4096"; NULL: the kernel does, *why says why). NULL: it
+     * has none. */
+    bool (*library)(device *d, qn_error *error);
+    const char *(*launch_library)(const device_launch *launch, const char **why);
     /* What the device knows of a launch before it runs (threads, registers, occupancy), for records. NULL: nothing. */
     void (*facts)(program *p, const launch_plan *plan, struct record_facts *out);
     /* For drivers whose launches wait, where many in a row cost less than one by one (NULL: they do not). Running

@@ -14,6 +14,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/dot_work.h"
+#include "ir/whole.h"
 
 #include <string.h>
 
@@ -347,7 +348,7 @@ static void begin_split(dot_work *w, const dot_sizes *size)
     lowering *l = w->l;
     int axis = w->depth[0];
     int64_t unit = axis == w->tile_axis[2] ? w->tiles.depth : 1, units = (l->extents[axis] + unit - 1) / unit;
-    w->parts = dot_pair_count(w) > 1 ? 1 : dot_choose_parts(w->b->options, &w->tiles, size);
+    w->parts = dot_pair_count(w) > 1 || w->plain ? 1 : dot_choose_parts(w->b->options, &w->tiles, size);
     int64_t each = (units + w->parts - 1) / MAXIMUM(w->parts, 1);
     w->parts = each ? (units + each - 1) / each : 1;
     if (w->parts < 2) return;
@@ -424,6 +425,10 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     bool as_it_is = elem != DT_F32 || dot->attr.index == PRODUCT_TF32;
     w->slice = w->whole && as_it_is && dot_has_terms(w) && dot_is_slice(w, w->laid);
     dot_find_way(w, elem, &size, copies);
+    if (w->plain && (copies[0] || copies[1] || size.terms || size.taken)) {
+        copies[0] = copies[1] = size.fed = size.taken = false;
+        size.terms = 0;
+    }
     w->term_count = size.terms;
     w->tiles = dot_find_tiles(w, elem, &size);
     w->across = dot_reads_rows_once(w, elem, &size);
@@ -469,8 +474,25 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     return true;
 }
 
+/* A kernel that a library may compute as a whole: only where nothing but one product comes of the group. */
+static bool build_plain(builder *b, const group *grp, fuse_kernel *out)
+{
+    dot_work work = {.b = b, .grp = grp, .dot = grp->anchor, .plain = true};
+    const fuse_kernel before = *out;
+    qn_error unread;
+    b->why = NULL;
+    if (dot_trace(&work) && check_depth(&work) && lower_all(&work, out, &unread) &&
+        whole_find(out->kernel, b->memory, NULL)) {
+        out->kernel->knobs[KNOB_LIBRARY] = b->options->library;
+        return true;
+    }
+    *out = before;
+    return false;
+}
+
 bool dot_build(builder *b, const group *grp, fuse_kernel *out, qn_error *error)
 {
+    if (out && b->options->library && build_plain(b, grp, out)) return true;
     dot_work work = {.b = b, .grp = grp, .dot = grp->anchor};
     b->why = NULL;
     return dot_trace(&work) && check_depth(&work) && (!out || lower_all(&work, out, error));

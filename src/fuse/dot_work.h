@@ -58,6 +58,7 @@ typedef struct dot_work {
     value part, others;                 /* the program's part (0: it takes all of K), its number on the other axes */
     int term_count;                     /* f32 operands are split into so many terms first; 0: they are not */
     int laid;                           /* whole: the one operand that may be laid out anew */
+    bool plain; /* one phase that reads its operands where they are, for a library that computes the whole product */
     bool slice;                         /* ... is read by slices as it is instead */
     dot_terms split[2];                 /* operands that are split or laid out anew */
 } dot_work;

@@ -31,6 +31,7 @@ typedef struct fuse_options {
     int arch;             /* of a GPU: 90 for sm_90; 0: not known */
     int64_t memory_bytes; /* of the device; 0: not known */
     int64_t scores_bytes; /* scores of fewer bytes are stored (scores.c); 0: as the device suggests */
+    int library;          /* KNOB_LIBRARY of kernels that are a product of whole arrays; they are written as one */
     int tile;             /* of fed products: the one of so many that dot_choices.c prints, from 1 on; 0: by estimate */
 } fuse_options;
 enum { FUSE_TILES = 7 }; /* there are of fed products */

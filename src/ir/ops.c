@@ -29,7 +29,7 @@ const op_info ops[OP_COUNT] = {
 };
 
 const char *const fold_names[FOLD_COUNT] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"};
-const char *const tile_knobs[KNOB_COUNT] = {"warps", "group", "stages", "cluster", "turns", "blocks", "tile"};
+const char *const tile_knobs[KNOB_COUNT] = {"warps", "group", "stages", "cluster", "turns", "blocks", "library", "tile"};
 const char *const atomic_names[ATOMIC_COUNT] = {"add", "min", "max", "and", "or", "xor", "exchange", "cas"};
 
 number fold_identity(fold_kind fold, dtype t)

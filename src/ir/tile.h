@@ -252,7 +252,8 @@ typedef struct tile_import {
 /* Wishes to the back end, that change no result. WARPS: of a program's team, where its size is free. GROUP: programs of
  * axis 0 in runs of so many, each run over all of axis 1 before the next. STAGES: steps of k that a product holds or has on
  * their way. CLUSTER: blocks that share a long row; 1: never several. TURNS: groups of warps that multiply take turns, each
- * with a tile of its own. BLOCKS: of a product on one multiprocessor. */
+ * with a tile of its own. BLOCKS: of a product on one multiprocessor. LIBRARY: a launch that is a product of whole arrays
+ * (whole.h) is computed by the library of the device's maker, where it is there and knows the product. */
 typedef enum tile_knob {
     KNOB_WARPS,
     KNOB_GROUP,
@@ -260,6 +261,7 @@ typedef enum tile_knob {
     KNOB_CLUSTER,
     KNOB_TURNS,
     KNOB_BLOCKS,
+    KNOB_LIBRARY, /* of tensor functions, too: the way of so many that the maker's library suggests, from 1 on */
     KNOB_TILE, /* of tensor functions alone: which of the tiles that fusion knows for products (fuse_options.tile) */
     KNOB_COUNT
 } tile_knob;

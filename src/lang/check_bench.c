@@ -54,7 +54,7 @@ void check_settings_of(checker *c, const ast *kernel, const ast *clause)
                      "`tune` names `%s`, which is no `const int`", setting->name);
         else if (!s && tile_knob_find(setting->name) >= KNOB_TILE)
             diagnose(c->d, E218, setting->at,
-                     "known are the `const int` parameters and warps, group, stages, cluster, turns, blocks",
+                     "known are the `const int` parameters and warps, group, stages, cluster, turns, blocks, library",
                      "unknown knob `%s`", setting->name);
         if (setting->left) check_expression(c, setting->left);
         check_expressions(c, &setting->list);

@@ -24,6 +24,10 @@
 
 enum { LOG_COMPILE = 1, LOG_CACHE = 2, LOG_LAUNCH = 4, LOG_CODE = 8, LOG_GRAPH = 16, LOG_FUSION = 32, LOG_GUARDS = 64 };
 
+/* Whether launches that are products of whole arrays may go to the library of the device's maker: never, where a setting or a
+ * record of tuning says so, or all of them. */
+typedef enum library_use { LIBRARY_TUNED, LIBRARY_NEVER, LIBRARY_ALWAYS } library_use;
+
 struct cache;
 
 typedef struct device_slot {
@@ -62,6 +66,7 @@ struct qn_context {
     char *cache_folder;             /* as asked for, or NULL */
     char *dump_folder;              /* of QUERN_DUMP_DIR, or NULL */
     bool no_tune;                   /* QUERN_TUNE=off: records of tuning are not used */
+    library_use library;            /* of QUERN_LIBRARY */
     struct tune_book *book;         /* read at the first need; NULL before */
     struct edited_schedule *edited; /* what the user changed of schedules; NULL: nothing */
     void (*print)(void *user, const char *line);
@@ -225,6 +230,9 @@ void buffer_settle(const qn_buffer *buffer);
 qn_status context_slot(const qn_context *context, const char *device, int *slot,
                        qn_error *error); /* device NULL: the best */
 void context_log(qn_context *context, unsigned kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* KNOB_LIBRARY as it is followed: a wish of the user, of a record of tuning, or 0; on the device of a slot, if that has one. */
+int context_library_wish(const qn_context *context, int wish);
+int context_library(const qn_context *context, int slot, int wish);
 /* A line for the user whatever the log's switches are. */
 /* Once for a file: its raw text runs as it is. */
 void context_tell_raw(qn_context *context, const char *path);
@@ -299,6 +307,7 @@ qn_status function_scratch(qn_call *call, int slot, int64_t *size_bytes, qn_erro
 void function_run_free(qn_call *call);
 double function_flops(const qn_call *call); /* of its last run; NAN if nobody knows */
 int function_kernels(const qn_call *call);  /* of its last run; 0: it has not run */
+const char *function_library(const qn_call *call, const char **why); /* call_library of its last run */
 
 /* extent_use.c */
 enum {
@@ -383,6 +392,8 @@ qn_status program_launch(qn_context *context, int slot, const tile_kernel *k, pr
 /* Fills the outputs that have an initial value. */
 qn_status views_fill_initials(const device_slot *s, const tile_kernel *k, const array_view *views,
                               device_stream *stream, qn_error *error);
+/* What a library computed of the call's last launch, by name (driver.launch_library); NULL: nothing, *why says why. */
+const char *call_library(const qn_call *call, const char **why);
 /* Puts a launch on a stream of a driver that has streams, and does not wait. */
 qn_status call_submit(qn_call *call, int slot, device_stream *stream, qn_error *error);
 

@@ -79,6 +79,7 @@ struct qn_tape {
     qn_mode mode;
     product_way products; /* of f32 */
     int tile;             /* which tile of products is taken; 0: the one that is estimated to be the fastest */
+    int library;          /* products of whole arrays by the maker's library (KNOB_LIBRARY); 0: as the context has it */
     bool check_indices;
     bool is_broken; /* a change of the graph was left in the middle for lack of memory */
     arena *memory;  /* as long as the tape; the graph's own goes with the graph */

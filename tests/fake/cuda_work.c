@@ -44,6 +44,7 @@ static int run_work(const work *w)
             for (size_t i = 0; i < w->width; i++)
                 memcpy((char *)(uintptr_t)w->to + row * w->pitch + i * w->size, &w->bits, w->size);
         return 0;
+    case WORK_TASK: return w->task(w->parameters);
     default: return run_kernel(w, (void *const[]){w->parameters});
     }
 }
@@ -61,10 +62,10 @@ int fake_run(const work *w, void *const *parameters, uint32_t call, uint32_t gra
     int64_t start_ns = fake_now_ns();
     int result = w->kind == WORK_KERNEL && parameters ? run_kernel(w, parameters) : run_work(w);
     if (!fake.listener) return result;
-    fake_span span = {.kind = w->kind == WORK_KERNEL ? FAKE_KERNEL
-                              : w->kind == WORK_COPY ? FAKE_COPY
-                                                     : FAKE_FILL,
-                      .name = w->kind == WORK_KERNEL ? ((const function *)w->function)->name : NULL,
+    fake_span span = {.kind = w->kind == WORK_KERNEL || w->kind == WORK_TASK ? FAKE_KERNEL
+                              : w->kind == WORK_COPY                         ? FAKE_COPY
+                                                                             : FAKE_FILL,
+                      .name = w->kind == WORK_KERNEL ? ((const function *)w->function)->name : w->name,
                       .shared_bytes = w->config.shared_bytes,
                       .bytes = w->kind == WORK_COPY ? w->size : w->size * w->width * w->height,
                       .direction = w->direction,
@@ -138,6 +139,18 @@ static int put(void *handle, const work *w, void *const *parameters)
     if (w->kind != WORK_KERNEL) return 0;
     item->parameters = copy_parameter(w, parameters);
     return 0;
+}
+
+int fake_submit(void *handle, const char *name, int (*task)(const void *state), const void *state, size_t size_bytes)
+{
+    const stream *s = fake_stream(handle);
+    work w = {.kind = WORK_TASK, .task = task, .name = name, .parameters = malloc(size_bytes)};
+    if (!w.parameters) abort();
+    memcpy(w.parameters, state, size_bytes);
+    bool recorded = s && s->recording; /* then the graph has the copy */
+    int result = put(handle, &w, NULL);
+    if (!recorded) free(w.parameters);
+    return result;
 }
 
 #define COPY(name, to_type, from_type, way)                                 \

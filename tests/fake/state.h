@@ -46,7 +46,7 @@ typedef struct fake_state {
 extern fake_state fake;
 extern _Thread_local int fake_capture_mode;
 
-int fake_ask(const char *function); /* counts the call; its result if it is to fail */
+EXPORT int fake_ask(const char *function); /* counts the call; its result if it is to fail */
 
 #define ASK()                             \
     do {                                  \
@@ -59,7 +59,9 @@ int fake_ask(const char *function); /* counts the call; its result if it is to f
     int name(__VA_ARGS__)
 
 typedef struct work {
-    enum { WORK_KERNEL, WORK_COPY, WORK_FILL } kind;
+    enum { WORK_KERNEL, WORK_COPY, WORK_FILL, WORK_TASK } kind;
+    int (*task)(const void *state); /* of another library, with `parameters` as its state */
+    const char *name;
     void *function;
     cuda_launch_config config;
     bool cooperative;
@@ -100,6 +102,9 @@ typedef struct function {
 
 /* cuda_work.c */
 int64_t fake_now_ns(void);
+/* Work of another library: the state is copied where it is recorded. */
+EXPORT int fake_submit(void *handle, const char *name, int (*task)(const void *state), const void *state,
+                       size_t size_bytes);
 uint32_t fake_next_call(void);
 /* Runs it, and tells who listens. */
 int fake_run(const work *w, void *const *parameters, uint32_t call, uint32_t graph, uint32_t node);

@@ -30,6 +30,11 @@ static const library_names names[CUDA_LIBRARY_COUNT] = {
                             {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so", NULL},
                             "install it (Debian and Ubuntu: cuda-cupti of NVIDIA's repository, or pip install "
                             "nvidia-cuda-cupti) and point QUERN_CUDA_PATH at its folder if it is not found"},
+    [CUDA_LIBRARY_CUBLASLT] = {"cuBLASLt, NVIDIA's matrix products",
+                               {"libcublasLt.so.13", "libcublasLt.so.12", NULL},
+                               "Quern does without it; to let `quern tune` try it install libcublas (of NVIDIA's "
+                               "repository, or pip install nvidia-cublas) and point QUERN_CUDA_PATH at its folder if "
+                               "it is not found"},
 };
 
 static const char *const folders[] = {"/usr/local/cuda/lib64",

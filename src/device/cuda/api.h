@@ -74,11 +74,47 @@ enum {
     CUDA_CAPTURE_SET = 1 /* of dependencies, instead of adding to them */
 };
 
+/* Of cuBLASLt: one way to compute a product, as it suggests it; attributes of products, matrices and wishes; types. */
+typedef struct cublas_way {
+    uint64_t algorithm[8];
+    size_t workspace_bytes;
+    int state;
+    float waves;
+    int reserved[4];
+} cublas_way;
+enum {
+    CUBLAS_PRODUCT_TURN_A = 3,
+    CUBLAS_PRODUCT_TURN_B = 4,
+    CUBLAS_PRODUCT_EPILOGUE = 7,
+    CUBLAS_PRODUCT_BIAS = 8,
+    CUBLAS_PRODUCT_BIAS_TYPE = 26,
+    CUBLAS_LAYOUT_BATCH = 5,
+    CUBLAS_LAYOUT_NEXT = 6,
+    CUBLAS_WISH_WORKSPACE = 1,
+    CUBLAS_WISH_ALIGNED_A = 5,
+    CUBLAS_WISH_ALIGNED_B = 6,
+    CUBLAS_WISH_ALIGNED_C = 7,
+    CUBLAS_WISH_ALIGNED_D = 8,
+    CUBLAS_EPILOGUE_BIAS = 4,
+    CUBLAS_F32 = 0,
+    CUBLAS_F64 = 1,
+    CUBLAS_F16 = 2,
+    CUBLAS_I8 = 3,
+    CUBLAS_I32 = 10,
+    CUBLAS_BF16 = 14,
+    CUBLAS_F8E4M3 = 28,
+    CUBLAS_COMPUTE_F32 = 68,
+    CUBLAS_COMPUTE_F64 = 70,
+    CUBLAS_COMPUTE_I32 = 72,
+    CUBLAS_COMPUTE_TF32 = 77
+};
+
 typedef enum cuda_library {
     CUDA_LIBRARY_DRIVER,
     CUDA_LIBRARY_NVRTC,
     CUDA_LIBRARY_NVML,
     CUDA_LIBRARY_CUPTI,
+    CUDA_LIBRARY_CUBLASLT,
     CUDA_LIBRARY_COUNT
 } cuda_library;
 

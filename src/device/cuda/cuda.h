@@ -25,6 +25,7 @@
 enum { CUDA_RECENT = 4, CUDA_STAGES = 3, CUDA_REPORTS = 4096, CUDA_TICKET_BYTES = 128 };
 
 typedef struct cuda_device cuda_device;
+typedef struct cuda_ways cuda_ways;
 
 struct device_stream {
     cuda_device *device;
@@ -79,6 +80,11 @@ struct cuda_device {
     uint64_t tickets; /* by report, zero between launches: their blocks count themselves here; 0: not made yet */
     device_launch *launches[CUDA_REPORTS]; /* by report */
     int report_limit;                      /* reports from here on were never used */
+    void *library; /* cuBLASLt's handle; NULL: not started */
+    bool library_tried;
+    qn_error library_missing; /* once tried: status QN_OK: it is there */
+    int library_version[3];
+    cuda_ways *ways;                       /* of products that the library was asked about */
     struct cuda_trace *_Atomic trace;      /* of events around launches; NULL: nobody asked yet */
 };
 
@@ -95,6 +101,9 @@ typedef struct cuda_program {
         bool any_cluster;
     } phases[MAX_PHASES];
     bool prints;
+    const struct whole_product *whole; /* the library may compute it; NULL: nobody asked for that, or it is none */
+    arena *whole_memory;
+    const char *whole_why; /* why `whole` is NULL */
 } cuda_program;
 
 typedef struct cuda_phase {
@@ -123,6 +132,8 @@ struct device_launch {
     int64_t *print;      /* pinned and mapped, or NULL: what the kernel prints */
     uint64_t print_address;
     map_numbers *mapped; /* of all phases; NULL: no maps */
+    struct cuda_matmul *matmul; /* the library computes it; NULL: the kernel does, for this reason */
+    const char *matmul_why;
     int64_t words[];     /* the frames */
 };
 
@@ -183,6 +194,7 @@ qn_status cuda_move(device_launch *l, const array_view *arrays, qn_error *error)
 qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error);
 qn_status cuda_finish(device_launch *l, qn_error *error);
 void cuda_discard(device_launch *l);
+const char *cuda_launch_library(const device_launch *l, const char **why);
 qn_status cuda_launch_and_wait(program *base, const array_view *arrays, const launch_plan *plan,
                                const launch_options *options, qn_error *error);
 

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "device/cuda/cuda.h"
+#include "device/cuda/library.h"
 #include "emit/raw/raw.h"
 
 #include <dirent.h>
@@ -35,6 +36,7 @@ static void close_device(device *base)
     if (d->opened && cuda_enter(d, &pushed, &ignored) == QN_OK) {
         d->api.cuCtxSynchronize();
         cuda_trace_close(d);
+        cuda_library_close(d);
         cuda_copy_close(d);
         cuda_fill_close(d);
         cuda_report_close(d);
@@ -198,12 +200,27 @@ static int count(device *base)
     return MAXIMUM(((cuda_device *)base)->count, 1);
 }
 
+static bool library(device *base, qn_error *error)
+{
+    cuda_device *d = (cuda_device *)base;
+    lock_take(&d->lock);
+    qn_status status = cuda_library_open(d, error);
+    lock_give(&d->lock);
+    return status == QN_OK;
+}
+
 static void describe(device *base, text *out)
 {
     const cuda_device *d = (const cuda_device *)base;
+    qn_error missing;
     if (d->unavailable.status) return;
     text_print(out, "L2 %.0f MB, %d KB of shared memory a block, %s, %s\n", (double)d->target.l2_bytes / 1048576,
                d->target.shared_bytes >> 10, d->api.paths[CUDA_LIBRARY_DRIVER], nvrtc_path(d->compiler));
+    if (library(base, &missing))
+        text_print(out, "products may go to cuBLASLt %d.%d.%d, %s\n", d->library_version[0], d->library_version[1],
+                   d->library_version[2], d->api.paths[CUDA_LIBRARY_CUBLASLT]);
+    else
+        text_print(out, "%s\n", missing.message);
 }
 
 /* ---- opening it ---- */
@@ -375,6 +392,8 @@ const driver driver_cuda = {
     .submit = cuda_submit,
     .finish = cuda_finish,
     .discard = cuda_discard,
+    .library = library,
+    .launch_library = cuda_launch_library,
     .facts = cuda_facts,
     .memory = &cuda_memory,
     .streams = &cuda_streams,

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "device/cuda/cuda.h"
+#include "device/cuda/library.h"
 #include "device/cuda/print.h"
 #include "device/cuda/trace.h"
 #include "emit/raw/raw.h"
@@ -29,6 +30,21 @@ static qn_status find_phase(cuda_program *p, int number, const char *binary_path
     return QN_OK;
 }
 
+/* The kernel as a product that the library may compute, where that is asked for. */
+static void find_product(cuda_program *p)
+{
+    cuda_device *d = p->device;
+    p->whole_why = d->target.checked ? "every access is to be tested" : "nobody asked for the library";
+    if (p->kernel->knobs[KNOB_LIBRARY] <= 0 || d->target.checked) return;
+    lock_take(&d->lock);
+    bool there = cuda_library_open(d, NULL) == QN_OK;
+    lock_give(&d->lock);
+    p->whole_why = "cuBLASLt is not there";
+    if (!there) return;
+    p->whole_memory = arena_new();
+    p->whole = whole_find(p->kernel, p->whole_memory, &p->whole_why);
+}
+
 qn_status cuda_program_load(device *base, const tile_kernel *k, const char *binary_path, cuda_layout *layout,
                             program **out, qn_error *error)
 {
@@ -49,6 +65,7 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     p->phase_count = k->raw_language ? 1 : k->phase_count;
     CHECK(p->phase_count <= MAX_PHASES);
     p->prints = cuda_prints(k);
+    find_product(p);
     int mode;
     cuda_relax(d, &mode);
     int result = d->api.cuModuleLoadData(&p->module, image);
@@ -59,10 +76,12 @@ qn_status cuda_program_load(device *base, const tile_kernel *k, const char *bina
     if (status != QN_OK && p->module && !d->lost) d->api.cuModuleUnload(p->module);
     cuda_leave(d, pushed);
     heap_free(image);
-    if (status != QN_OK)
+    if (status != QN_OK) {
+        arena_free(p->whole_memory);
         heap_free(p);
-    else
+    } else {
         *out = (program *)p;
+    }
     return status;
 }
 
@@ -81,6 +100,7 @@ void cuda_unload(program *base)
         cuda_leave(d, pushed);
     }
     cuda_layout_free(p->layout);
+    arena_free(p->whole_memory);
     heap_free(p);
 }
 
@@ -229,10 +249,34 @@ static qn_status encode_maps(cuda_device *d, cuda_phase *phase, const array_view
     return QN_OK;
 }
 
+/* Where the library can, it computes the launch, with its workspace in the launch's scratch memory. Without memory for that
+ * the kernel does. */
+static qn_status ask_library(device_launch *l, const array_view *arrays, const launch_plan *plan, qn_error *error)
+{
+    cuda_program *p = l->program;
+    cuda_device *d = p->device;
+    l->matmul_why = p->whole_why;
+    if (!p->whole) return QN_OK;
+    QN_TRY(cuda_matmul_prepare(d, p->whole, p->kernel->knobs[KNOB_LIBRARY], arrays, plan, &l->matmul, &l->matmul_why,
+                               error));
+    qn_error unread;
+    if (l->matmul && grow(d, &l->scratch, &l->scratch_bytes, (int64_t)cuda_matmul_workspace(l->matmul), &unread)) {
+        if (unread.status != QN_NO_MEMORY) {
+            if (error) *error = unread;
+            return unread.status;
+        }
+        cuda_matmul_free(d, l->matmul);
+        l->matmul = NULL;
+        l->matmul_why = "there is no memory for its workspace";
+    }
+    return QN_OK;
+}
+
 static qn_status refresh(device_launch *l, const array_view *arrays, const launch_plan *plan, qn_error *error)
 {
     cuda_program *p = l->program;
     cuda_device *d = p->device;
+    QN_TRY(ask_library(l, arrays, plan, error));
     int64_t scratch = 0, sync = 0;
     bool tickets = false;
     int axes = 0;
@@ -324,6 +368,11 @@ qn_status cuda_prepare(program *base, const array_view *arrays, const launch_pla
 qn_status cuda_move(device_launch *l, const array_view *arrays, qn_error *error)
 {
     const tile_kernel *k = l->program->kernel;
+    if (l->matmul && !cuda_matmul_move(l->program->device, l->matmul, arrays)) {
+        cuda_matmul_free(l->program->device, l->matmul); /* from now on the kernel does it */
+        l->matmul = NULL;
+        l->matmul_why = "its arrays have moved to where they are aligned less well";
+    }
     for (int i = 0; i < l->phase_count; i++) {
         cuda_phase *phase = &l->phases[i];
         int64_t *word = phase->frame + phase->map_count * CUDA_MAP_WORDS;
@@ -351,8 +400,15 @@ void cuda_discard(device_launch *l)
         d->api.cuMemFreeHost(l->print);
         cuda_leave(d, pushed);
     }
+    cuda_matmul_free(d, l->matmul);
     heap_free(l->mapped);
     heap_free(l);
+}
+
+const char *cuda_launch_library(const device_launch *l, const char **why)
+{
+    *why = l ? l->matmul_why : "it was not prepared";
+    return l && l->matmul ? cuda_matmul_name(l->matmul) : NULL;
 }
 
 /* ---- submitting ---- */
@@ -377,7 +433,9 @@ qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error)
     QN_TRY(cuda_enter(d, &pushed, error));
     int result = 0;
     int64_t span = cuda_trace_begin(d, s);
-    for (int i = 0; i < l->phase_count && !result; i++) {
+    const char *name = l->matmul ? cuda_matmul_name(l->matmul) : l->program->kernel->name;
+    const char *refused = l->matmul ? cuda_matmul_submit(d, l->matmul, l->scratch, s->handle) : NULL;
+    for (int i = 0; i < l->phase_count && !result && !l->matmul; i++) {
         cuda_phase *phase = &l->phases[i];
         if (phase->empty) continue;
         phase->config.stream = s->handle;
@@ -387,7 +445,8 @@ qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error)
     cuda_trace_end(d, s, span);
     cuda_leave(d, pushed);
     l->stream = s->capturing ? NULL : s;
-    if (!s->capturing) cuda_stream_note(s, l->program->kernel->name);
+    if (!s->capturing) cuda_stream_note(s, name);
+    if (refused) return error_set(error, QN_FAILED, "%s: the library says: %s", name, refused);
     if (result) {
         char doing[300];
         snprintf(doing, sizeof(doing), "launching kernel `%.200s`", l->program->kernel->name);

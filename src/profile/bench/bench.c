@@ -258,7 +258,8 @@ static const char empty_picture[] = "<svg xmlns=\"http://www.w3.org/2000/svg\"/>
 static qn_status open_files(const bench *b, baseline **against, qn_error *error)
 {
     const qn_bench_options *o = b->options;
-    if (o->against_path) QN_TRY(baseline_open(o->against_path, &b->results->environment, o->force, against, error));
+    if (o->against_path && !b->against_library)
+        QN_TRY(baseline_open(o->against_path, &b->results->environment, o->force, against, error));
     if (o->plot_path && !o->sweeps.count)
         return error_set(error, QN_BAD_CALL, "a plot needs a sweep: --sweep n=2^10..2^20");
     const char *end = o->plot_path ? strrchr(o->plot_path, '.') : NULL;
@@ -300,6 +301,7 @@ qn_status qn_bench_file(qn_context *context, const char *path, const qn_bench_op
                  .progress = progress,
                  .user = user,
                  .results = results_new()};
+    b->against_library = b->options->against_path && !strcmp(b->options->against_path, "cublas");
     b->device = b->options->device ? b->options->device : qn_device_best(context);
     if (b->options->results) *b->options->results = NULL;
     qn_status status = context_slot(context, b->device, &b->slot, error);

@@ -21,6 +21,8 @@ typedef struct bench_variant {
     bool has_ir;           /* raw kernels and tensor functions have none */
     bool is_function;      /* a tensor function; `kernel` has its mode in front */
     kernel_entry *renamed; /* a tensor function: with the names that the kernels' outputs have */
+    bool asks_library;     /* by its settings: it is not timed where its kernel would run instead */
+    bool peer;             /* not of the file: `--against cublas` */
     bool elsewhere;        /* raw text of other devices: skipped, in one line with all of its kind */
     variant_status status;
     const char *message;             /* why it is not ok; "" */
@@ -95,6 +97,7 @@ typedef struct bench {
     void *user;
     arena *memory; /* of this block and point */
     bench_variant *variants;
+    bool against_library;                          /* a variant by the library of the device's maker beside those of the file */
     int variant_count, reference;                  /* the first variant that has IR and was not skipped; -1 if none */
     const plan *plan;                              /* of the block */
     int64_t step_count, step_total, step_start_ns; /* of what progress tells */

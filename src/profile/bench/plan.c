@@ -316,13 +316,41 @@ static void name_results(bench *b)
     }
 }
 
+/* Do the settings of a variant leave it to the library? */
+static bool asks_library(const ast *variant)
+{
+    for (int i = 0; i < variant->list.count; i++) {
+        const ast *s = variant->list.items[i];
+        if (!strcmp(s->name, tile_knobs[KNOB_LIBRARY]) && s->left && s->left->kind == AST_NUMBER)
+            return s->left->number.i > 0;
+    }
+    return false;
+}
+
+/* The same variant by the library. */
+static const ast *peer_of(bench *b, const ast *variant)
+{
+    ast *peer = ARENA_NEW(b->memory, ast), *setting = ARENA_NEW(b->memory, ast);
+    *peer = *variant;
+    peer->list = (ast_list){0};
+    for (int i = 0; i < variant->list.count; i++)
+        ARENA_PUSH(b->memory, peer->list.items, peer->list.count, peer->list.capacity, variant->list.items[i]);
+    *setting = (ast){.kind = AST_SETTING, .name = tile_knobs[KNOB_LIBRARY], .word = ""};
+    setting->left = ARENA_NEW(b->memory, ast);
+    *setting->left = (ast){.kind = AST_NUMBER, .word = "1", .number = {.i = 1}};
+    ARENA_PUSH(b->memory, peer->list.items, peer->list.count, peer->list.capacity, setting);
+    return peer;
+}
+
 void plan_variants(bench *b)
 {
-    b->variant_count = b->block->list.count;
+    int own = b->block->list.count;
+    b->variant_count = b->against_library ? 2 * own : own;
     b->variants = ARENA_ARRAY(b->memory, bench_variant, b->variant_count + 1);
     b->reference = -1;
     for (int i = 0; i < b->variant_count; i++) {
-        const ast *written = b->block->list.items[i], *item = ast_find(b->module->file, written->name);
+        const ast *written = b->block->list.items[i % own], *item = ast_find(b->module->file, written->name);
+        if (i >= own) written = peer_of(b, written);
         bench_variant *v = &b->variants[i];
         *v = (bench_variant){.kernel = written->name,
                              .label = variant_label(b, written),
@@ -332,6 +360,8 @@ void plan_variants(bench *b)
                              .flops = NAN,
                              .hot_ns = NAN,
                              .baseline_ns = NAN,
+                             .asks_library = asks_library(written),
+                             .peer = i >= own,
                              .arm.time = time_unknown()};
         v->has_ir = item && item->kind == AST_KERNEL;
         v->is_function = item && item->kind == AST_TENSOR;

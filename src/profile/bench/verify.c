@@ -358,6 +358,33 @@ static void free_first(bench_arrays *first)
     first->count = 0;
 }
 
+/* A variant that was to be the library's, and is not. */
+static void end_without_library(bench *b, bench_variant *v)
+{
+    const char *why = "";
+    if (v->status != VARIANT_OK || !v->asks_library || call_library(v->call, &why)) return;
+    variant_end(b, v, VARIANT_SKIPPED, "the library does not compute it: %s", why);
+}
+
+/* All variants of a block compute the same: of the library's one is enough, or the reason why there is none. */
+static void drop_peers(bench *b)
+{
+    const bench_variant *kept = NULL;
+    int count = 0;
+    for (int i = 0; i < b->variant_count; i++) {
+        const bench_variant *v = &b->variants[i];
+        if (v->peer && (!kept || (kept->status != VARIANT_OK && v->status == VARIANT_OK))) kept = v;
+    }
+    for (int i = 0; i < b->variant_count; i++) {
+        const bench_variant *v = &b->variants[i];
+        if (v->peer && v != kept)
+            qn_call_free(v->call);
+        else
+            b->variants[count++] = *v;
+    }
+    b->variant_count = count;
+}
+
 qn_status verify_full(bench *b, qn_error *error)
 {
     bench_arrays first = {0};
@@ -380,6 +407,7 @@ qn_status verify_full(bench *b, qn_error *error)
         bench_say(b, "checking %s at full size", v->label);
         run_variant(b, v, v->call, &b->arrays);
         v->arm.time.first_ns = (double)v->call->timing.kernel_ns;
+        end_without_library(b, v);
         if (v->status != VARIANT_OK) continue;
         if (!leader && !save_first(&b->arrays, &first, error)) status = QN_NO_MEMORY;
         if (sample_reference(b, v, error) && v->status == VARIANT_OK)
@@ -396,5 +424,6 @@ qn_status verify_full(bench *b, qn_error *error)
         }
     }
     free_first(&first);
+    drop_peers(b);
     return status;
 }

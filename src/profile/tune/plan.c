@@ -113,6 +113,36 @@ static candidate *add(tuning *t, const int64_t *values)
     return c;
 }
 
+static int library_of(const tuning *t)
+{
+    for (int i = 0; i < t->name_count; i++)
+        if (!strcmp(t->names[i], tile_knobs[KNOB_LIBRARY])) return i;
+    return -1;
+}
+
+/* What the library computes has none of the kernel's own numbers: each of its ways is tried with those of the default. */
+static bool is_of_library(const tuning *t, const int64_t *values, bool *again)
+{
+    int library = library_of(t);
+    *again = false;
+    if (library < 0 || !values[library]) return false;
+    for (int i = 0; i < t->name_count; i++) *again |= i != library && values[i] != t->items[0].values[i];
+    return true;
+}
+
+/* Ways of the library are tried before everything that the kernel could be, right behind the default. */
+static void put_library_first(tuning *t)
+{
+    bool unread;
+    int to = 1;
+    for (int i = 1; i < t->count; i++) {
+        candidate one = t->items[i];
+        if (!is_of_library(t, one.values, &unread)) continue;
+        memmove(&t->items[to + 1], &t->items[to], sizeof(one) * (size_t)(i - to));
+        t->items[to++] = one;
+    }
+}
+
 /* Everything but the first, in steps of about 0.62 of their number, which meets each once. */
 static void spread_out(tuning *t)
 {
@@ -170,11 +200,14 @@ qn_status tune_plan(tuning *t, qn_error *error)
             values[i] = choices[i].values[rest % choices[i].count];
             rest /= choices[i].count;
         }
-        bool hold;
+        bool hold, again;
+        (void)is_of_library(t, values, &again);
+        if (again) continue;
         QN_TRY(conditions_hold(t, &known, values, &hold, error));
         if (hold && memcmp(values, t->items[0].values, sizeof(values)) != 0) add(t, values);
     }
     spread_out(t);
+    put_library_first(t);
     return QN_OK;
 }
 

@@ -1,6 +1,7 @@
 /*
  * Schedules as candidates. In: a kernel as it runs without tuning. Out: knobs that its `tune` clauses do not list, each with
- * the numbers that make another schedule of it than the rule does. Of a tensor function: the tiles of its products.
+ * the numbers that make another schedule of it than the rule does. Of a tensor function: the tiles of its products. Of both:
+ * the ways of the library of the device's maker, where that may compute a product.
  *
  * What a number changes is asked of the schedule itself (its text): a number that the machine has no room for, or that means
  * nothing to this kernel, makes the same schedule again and is no candidate.
@@ -9,6 +10,7 @@
 #include "profile/tune/tune.h"
 
 #include "fuse/fuse.h"
+#include "ir/whole.h"
 
 #include <string.h>
 
@@ -57,6 +59,21 @@ static void add_knob(tuning *t, const tile_kernel *k, int row, tune_choice *choi
     if (to->count > 1) t->names[t->name_count++] = name;
 }
 
+/* The first ways of the library of the device's maker, where there is one and, of a kernel (NULL: a tensor function), the
+ * kernel is a product that it may compute. */
+static void add_library(tuning *t, const tile_kernel *k, tune_choice *choices)
+{
+    enum { WAYS = 4 };
+    const bench *b = &t->bench;
+    tune_choice *to = &choices[t->name_count];
+    if (b->context->library != LIBRARY_TUNED || is_listed(t, tile_knobs[KNOB_LIBRARY])) return;
+    if (t->name_count == TUNE_MOST_NAMES || !context_library(b->context, b->slot, 1)) return;
+    if (k && !whole_find(k, b->memory, NULL)) return;
+    *to = (tune_choice){{0}, 0};
+    for (int way = 0; way <= WAYS; way++) to->values[to->count++] = way;
+    t->names[t->name_count++] = tile_knobs[KNOB_LIBRARY];
+}
+
 void tune_add_schedules(tuning *t, tune_choice *choices)
 {
     bench *b = &t->bench;
@@ -67,11 +84,14 @@ void tune_add_schedules(tuning *t, tune_choice *choices)
         tune_choice *to = &choices[t->name_count];
         for (int tile = 0; tile <= FUSE_TILES; tile++) to->values[to->count++] = tile;
         if (!is_listed(t, tile_knobs[KNOB_TILE])) t->names[t->name_count++] = tile_knobs[KNOB_TILE];
+        add_library(t, NULL, choices);
         return;
     }
     if (plan_call(b, &plain, &b->at, &job.call, NULL) != QN_OK) return; /* as a candidate it says why */
     calls_compile(&job, 1, 1);
-    if (job.status == QN_OK && !job.variant->kernel->raw_language)
+    if (job.status == QN_OK && !job.variant->kernel->raw_language) {
         for (int i = 0; i < COUNT(tried); i++) add_knob(t, job.variant->kernel, i, choices);
+        add_library(t, job.variant->kernel, choices);
+    }
     qn_call_free(job.call);
 }

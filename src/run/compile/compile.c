@@ -74,6 +74,7 @@ static qn_status transform(void *context, qn_error *error)
     const transformation *t = context;
     tile_kernel *k = t->to->kernel = tile_clone(t->from->kernel, t->to->memory);
     for (int i = 0; i < k->param_count; i++) k->params[i].facts = t->facts[i];
+    k->knobs[KNOB_LIBRARY] = context_library(t->dump->context, t->slot, k->knobs[KNOB_LIBRARY]);
     dump_begin(t->dump, t->dump->context, k);
     if (k->raw_language) return QN_OK;
     QN_TRY(passes_run(k, NULL, t->dump->wanted ? dump_stage : NULL, t->dump, error));

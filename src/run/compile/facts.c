@@ -84,7 +84,9 @@ const record_facts *launch_facts_keep(const launch_seen *l)
     }
     f.shapes = text_get(&shapes);
     const driver *d = l->context->slots[l->slot].driver;
-    if (d->facts && l->variant) d->facts(l->variant->program, l->plan, &f);
+    const char *unread, *library = d->launch_library && l->ready ? d->launch_library(l->ready, &unread) : NULL;
+    if (library) f.kernel = library; /* whose threads and registers nobody tells */
+    if (d->facts && l->variant && !library) d->facts(l->variant->program, l->plan, &f);
     const record_facts *kept = record_facts_keep(&f);
     text_free(&shapes);
     text_free(&words);
@@ -120,6 +122,7 @@ const record_facts *call_facts(qn_call *call)
                                                        .kernel = call->instance->kernel,
                                                        .views = call->views,
                                                        .plan = &call->plan,
-                                                       .variant = call->variant});
+                                                       .variant = call->variant,
+                                                       .ready = call->prepared ? call->ready : NULL});
     return call->facts;
 }

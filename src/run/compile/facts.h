@@ -37,6 +37,7 @@ typedef struct launch_seen {
     const array_view *views;
     const launch_plan *plan;
     const struct variant *variant;
+    const device_launch *ready;      /* prepared; NULL: a driver that prepares nothing, or not yet */
     const struct graph *graph;       /* of `fused` */
     const struct fuse_kernel *fused; /* a kernel that fusion wrote; NULL otherwise */
     const record_part *owners;       /* of a captured step: whose its time is; NULL otherwise */

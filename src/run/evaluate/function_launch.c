@@ -43,8 +43,9 @@ void function_run_free(qn_call *call)
 
 static qn_status open_run(qn_call *call, int slot, qn_error *error)
 {
-    int tile = call->instance->kernel->knobs[KNOB_TILE];
-    if (call->run && call->run->slot == slot && call->run->tape->mode == call->mode && call->run->tape->tile == tile)
+    int tile = call->instance->kernel->knobs[KNOB_TILE], library = call->instance->kernel->knobs[KNOB_LIBRARY];
+    if (call->run && call->run->slot == slot && call->run->tape->mode == call->mode && call->run->tape->tile == tile &&
+        call->run->tape->library == library)
         return QN_OK;
     function_run_free(call);
     function_run *r = calloc(1, sizeof(*r));
@@ -55,6 +56,7 @@ static qn_status open_run(qn_call *call, int slot, qn_error *error)
     qn_tape_set_mode(r->tape, call->mode);
     qn_tape_set_products(r->tape, call->products);
     r->tape->tile = tile;
+    r->tape->library = library;
     return QN_OK;
 }
 
@@ -390,4 +392,18 @@ int function_kernels(const qn_call *call)
 {
     const plan *latest = latest_plan(call);
     return latest ? latest->kernel_count : 0;
+}
+
+const char *function_library(const qn_call *call, const char **why)
+{
+    const plan *latest = latest_plan(call);
+    const driver *d = call->context->slots[call->slot].driver;
+    *why = d->launch_library ? "none of its kernels is one product of whole arrays" : "the device has none";
+    for (int i = 0; d->launch_library && latest && i < latest->step_count; i++) {
+        const plan_step *s = &latest->steps[i];
+        if (!s->is_ready || s->variant->kernel->knobs[KNOB_LIBRARY] <= 0) continue;
+        const char *name = d->launch_library(s->ready, why);
+        if (name) return name;
+    }
+    return NULL;
 }

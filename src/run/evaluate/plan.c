@@ -129,7 +129,8 @@ static qn_status build(plan_build *b, qn_error *error)
                                   .arch = about->arch,
                                   .memory_bytes = (int64_t)about->memory_bytes,
                                   .scores_bytes = scores ? strtoll(scores, NULL, 10) : 0,
-                                  .tile = q->tile};
+                                  .tile = q->tile,
+                                  .library = context_library(q->context, q->slot, q->library)};
     from = record_begin();
     status = heap_try(fuse, &(fusion){b, &options}, error);
     record_end(from, RECORD_OP, "fuse", NULL, 0, p->graph->node_count, 0);
@@ -225,6 +226,7 @@ const record_facts *step_facts(plan_step *s, qn_context *context, int slot)
                                                 .views = s->views,
                                                 .plan = &s->launch,
                                                 .variant = s->variant,
+                                                .ready = s->is_ready ? s->ready : NULL,
                                                 .graph = s->graph,
                                                 .fused = s->fused,
                                                 .owners = owners,

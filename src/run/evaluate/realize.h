@@ -91,7 +91,7 @@ typedef struct plan_request {
     qn_context *context;
     int slot;
     fuse_mode mode;
-    int tile; /* fuse_options */
+    int tile, library; /* fuse_options */
     bool check_indices;
     graph *graph;
     arena *memory;

@@ -32,7 +32,7 @@ typedef struct again_entry {
     plan *plan; /* NULL: nothing is known here */
     int64_t renumbered;
     qn_mode mode;
-    int tile;
+    int tile, library;
     bool check_indices;
     node targets[MOST_TARGETS];
     int target_count;
@@ -72,6 +72,7 @@ plan *realize_again_find(qn_tape *tape, const realize_work *work)
     if (!is_asked(tape, work)) return NULL;
     const again_entry *e = entry_of(r, work);
     if (!e->plan || e->renumbered != tape->renumbered || e->mode != tape->mode || e->tile != tape->tile ||
+        e->library != tape->library ||
         e->check_indices != tape->check_indices || e->target_count != work->target_count ||
         memcmp(e->targets, work->targets, sizeof(node) * (size_t)e->target_count) != 0)
         return NULL;
@@ -113,6 +114,7 @@ void realize_again_keep(qn_tape *tape, const realize_work *work, plan *p)
     e->renumbered = tape->renumbered;
     e->mode = tape->mode;
     e->tile = tape->tile;
+    e->library = tape->library;
     e->check_indices = tape->check_indices;
     e->plan = p;
 }

@@ -210,7 +210,7 @@ qn_status realize_key(qn_tape *tape, const realize_work *work, qn_error *error)
 {
     realize_begin(tape);
     realizer *r = tape->realizer;
-    put(r, (uint32_t)tape->mode | (uint32_t)tape->check_indices << 8 | (uint32_t)tape->tile << 16);
+    put(r, (uint32_t)tape->mode | (uint32_t)tape->check_indices << 8 | (uint32_t)tape->tile << 16 | (uint32_t)tape->library << 24);
     put(r, (uint32_t)work->target_count);
     put(r, (uint32_t)work->assign_count);
     for (int i = 0; i < work->target_count; i++) QN_TRY(visit(tape, work->targets[i], error));

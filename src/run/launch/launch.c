@@ -178,6 +178,14 @@ static void count_call(qn_call *call)
     if (c) c->count(c, call->slot, call_facts(call), call->instance->kernel, call->views, launch_once_more, call);
 }
 
+const char *call_library(const qn_call *call, const char **why)
+{
+    const driver *d = call->context->slots[call->slot].driver;
+    if (call_is_function(call)) return function_library(call, why);
+    *why = "the device has none";
+    return d->launch_library && call->prepared ? d->launch_library(call->ready, why) : NULL;
+}
+
 qn_status call_launch(qn_call *call, int slot, const launch_options *options, qn_error *error)
 {
     const driver *d = call->context->slots[slot].driver;

@@ -38,7 +38,7 @@ static void key_print(const bindings *constants, text *out)
 
 /* Knobs are settings that no constant of the language is; a blank in their names keeps them apart. */
 static const char *const knobs[KNOB_COUNT] = {"knob warps", "knob group",  "knob stages", "knob cluster",
-                                              "knob turns", "knob blocks", "knob tile"};
+                                              "knob turns", "knob blocks", "knob library", "knob tile"};
 
 static void add_knobs(arena *memory, const bindings *settings, bindings *constants)
 {

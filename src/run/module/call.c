@@ -78,7 +78,8 @@ static const char *known_name(qn_call *call, const char *name, bool array, qn_er
         if (!strcmp(e->names[i], name)) return e->names[i];
     tile_knob knob = tile_knob_find(name);
     bool function = e->item && e->item->kind == AST_TENSOR;
-    if (knob != KNOB_COUNT && e->item && (knob == KNOB_TILE) == function && !array) return tile_knobs[knob];
+    bool has = function ? knob == KNOB_TILE || knob == KNOB_LIBRARY : knob < KNOB_TILE;
+    if (has && e->item && !array) return tile_knobs[knob];
     int axis = e->spread >= 0 ? spread_axis_number(name) : -1;
     if (axis >= 0) { /* of `[...]`, which has more axes from now on */
         call->kernel = function_spread(call->kernel, axis + 1);

@@ -54,6 +54,22 @@ static qn_status log_from_environment(unsigned *log, qn_error *error)
     return QN_OK;
 }
 
+/* QUERN_LIBRARY=never|tuned|always */
+static qn_status library_from_environment(library_use *use, qn_error *error)
+{
+    static const char *const words[] = {
+        [LIBRARY_TUNED] = "tuned", [LIBRARY_NEVER] = "never", [LIBRARY_ALWAYS] = "always"};
+    const char *word = environment_get("QUERN_LIBRARY");
+    *use = LIBRARY_TUNED;
+    for (int i = 0; word && i < COUNT(words); i++) {
+        if (strcmp(word, words[i]) != 0) continue;
+        *use = (library_use)i;
+        return QN_OK;
+    }
+    return word && *word ? error_set(error, QN_BAD_CALL, "QUERN_LIBRARY is never, tuned or always, not `%.60s`", word)
+                         : QN_OK;
+}
+
 /* Where a program that gave no function of its own sees what it asked QUERN_LOG for. */
 static void print_to_stderr(void *user, const char *line)
 {
@@ -87,6 +103,20 @@ const device_about *slot_about(qn_context *context, int slot)
     }
     lock_give(&context->about_lock);
     return &s->about;
+}
+
+int context_library_wish(const qn_context *context, int wish)
+{
+    return context->library == LIBRARY_NEVER              ? 0
+           : !wish && context->library == LIBRARY_ALWAYS ? 1
+                                                         : wish;
+}
+
+int context_library(const qn_context *context, int slot, int wish)
+{
+    const device_slot *s = &context->slots[slot];
+    int wanted = context_library_wish(context, wish);
+    return wanted && s->driver->library && s->driver->library(s->device, NULL) ? wanted : 0;
 }
 
 int context_slots(qn_context *context)
@@ -127,7 +157,9 @@ qn_status context_open(const qn_context_options *options, qn_context **out, qn_e
     if (options->threads < 0)
         return error_set(error, QN_BAD_CALL, "qn_context_open: %d threads; give 0 for all cores", options->threads);
     unsigned log;
+    library_use library;
     QN_TRY(log_from_environment(&log, error));
+    QN_TRY(library_from_environment(&library, error));
     qn_context *c = calloc(1, sizeof(*c));
     if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a context");
     pthread_mutex_init(&c->lock, NULL);
@@ -145,6 +177,7 @@ qn_status context_open(const qn_context_options *options, qn_context **out, qn_e
     const char *nvtx = environment_get("QUERN_NVTX");
     if (nvtx && strcmp(nvtx, "0") != 0) nvtx_open();
     c->no_tune = tune && !strcmp(tune, "off");
+    c->library = library;
     if (options->keep_folder) dump_folder = options->keep_folder;
     if (dump_folder) {
         c->dump_folder = heap_copy_text(dump_folder);

@@ -54,6 +54,9 @@ qn_status show_compile(show_request *r, const char *source, struct nvrtc_output 
 /* The text of one stage of a kernel that went through the pipeline. */
 qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *error);
 
+/* show_library.c: whether the library of the device's maker computes it, and why. Nothing where there is no product. */
+void show_library(const show_request *r, const tile_kernel *k, text *out);
+
 /* show_look.c: the stage hints. */
 qn_status show_look(show_request *r, const tile_kernel *k, const char *source, qn_error *error);
 

@@ -137,8 +137,9 @@ qn_status show_cuda(show_request *r, const tile_kernel *k, text *out, qn_error *
         return error_set(error, QN_BAD_CALL, "raw kernel `%s` is laid out as it is written: it has no stage `layout`",
                          k->name);
     if (!strcmp(r->stage, "layout")) return emit_layout_print(k, &r->target, out, error);
-    bool loops = !strcmp(r->stage, "loops");
-    if (loops || !strcmp(r->stage, "schedule") || !strcmp(r->stage, "choices"))
+    bool loops = !strcmp(r->stage, "loops"), choices = !strcmp(r->stage, "choices");
+    if (choices && !k->raw_language) show_library(r, k, out);
+    if (loops || choices || !strcmp(r->stage, "schedule"))
         return emit_schedule_print(k, &r->target, loops, out, error);
     text source = {0};
     int64_t start = clock_now_ns();

@@ -119,7 +119,9 @@ static qn_status fuse(shown *s, qn_error *error)
                                 .c_text = !s->gpu,
                                 .units = s->units,
                                 .arch = s->arch,
-                                .tile = s->call->instance->kernel->knobs[KNOB_TILE]};
+                                .tile = s->call->instance->kernel->knobs[KNOB_TILE],
+                                .library = context_library_wish(s->call->context,
+                                                                s->call->instance->kernel->knobs[KNOB_LIBRARY])};
     return fuse_plan_make(g, leaves, wanted, count, NULL, 0, &s->options, s->memory, &s->plan, error);
 }
 
