@@ -126,8 +126,8 @@ struct device_launch {
     int report;
     int phase_count;
     cuda_phase phases[MAX_PHASES];
-    uint64_t scratch, sync;
-    int64_t scratch_bytes, sync_bytes;
+    uint64_t scratch, sync, workspace; /* workspace: of the library */
+    int64_t scratch_bytes, sync_bytes, workspace_bytes;
     int64_t programs[3]; /* of the phase with most axes, to name a program */
     int64_t *print;      /* pinned and mapped, or NULL: what the kernel prints */
     uint64_t print_address;

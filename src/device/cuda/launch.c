@@ -249,8 +249,7 @@ static qn_status encode_maps(cuda_device *d, cuda_phase *phase, const array_view
     return QN_OK;
 }
 
-/* Where the library can, it computes the launch, with its workspace in the launch's scratch memory. Without memory for that
- * the kernel does. */
+/* Where the library can, it computes the launch, with a workspace of the launch. Without memory for that the kernel does. */
 static qn_status ask_library(device_launch *l, const array_view *arrays, const launch_plan *plan, qn_error *error)
 {
     cuda_program *p = l->program;
@@ -260,7 +259,7 @@ static qn_status ask_library(device_launch *l, const array_view *arrays, const l
     QN_TRY(cuda_matmul_prepare(d, p->whole, p->kernel->knobs[KNOB_LIBRARY], arrays, plan, &l->matmul, &l->matmul_why,
                                error));
     qn_error unread;
-    if (l->matmul && grow(d, &l->scratch, &l->scratch_bytes, (int64_t)cuda_matmul_workspace(l->matmul), &unread)) {
+    if (l->matmul && grow(d, &l->workspace, &l->workspace_bytes, (int64_t)cuda_matmul_workspace(l->matmul), &unread)) {
         if (unread.status != QN_NO_MEMORY) {
             if (error) *error = unread;
             return unread.status;
@@ -364,15 +363,28 @@ qn_status cuda_prepare(program *base, const array_view *arrays, const launch_pla
     return status;
 }
 
+/* The library with arrays that have moved; where it can not go on the kernel does from now on. */
+static qn_status move_library(device_launch *l, const array_view *arrays, qn_error *error)
+{
+    cuda_device *d = l->program->device;
+    bool pushed;
+    QN_TRY(cuda_enter(d, &pushed, error));
+    bool moved = cuda_matmul_move(d, l->matmul, arrays) &&
+                 grow(d, &l->workspace, &l->workspace_bytes, (int64_t)cuda_matmul_workspace(l->matmul), NULL) == QN_OK;
+    if (!moved) {
+        cuda_matmul_free(d, l->matmul);
+        l->matmul = NULL;
+        l->matmul_why = "its arrays have moved to where the library does not take them";
+    }
+    cuda_leave(d, pushed);
+    return QN_OK;
+}
+
 /* Where the word of an array's address is, it is again: only the addresses are written, and the maps of moved arrays. */
 qn_status cuda_move(device_launch *l, const array_view *arrays, qn_error *error)
 {
     const tile_kernel *k = l->program->kernel;
-    if (l->matmul && !cuda_matmul_move(l->program->device, l->matmul, arrays)) {
-        cuda_matmul_free(l->program->device, l->matmul); /* from now on the kernel does it */
-        l->matmul = NULL;
-        l->matmul_why = "its arrays have moved to where they are aligned less well";
-    }
+    if (l->matmul) QN_TRY(move_library(l, arrays, error));
     for (int i = 0; i < l->phase_count; i++) {
         cuda_phase *phase = &l->phases[i];
         int64_t *word = phase->frame + phase->map_count * CUDA_MAP_WORDS;
@@ -393,6 +405,7 @@ void cuda_discard(device_launch *l)
     cuda_report_give(d, l->report);
     cuda_release((device *)d, (void *)(uintptr_t)l->scratch);
     cuda_release((device *)d, (void *)(uintptr_t)l->sync);
+    cuda_release((device *)d, (void *)(uintptr_t)l->workspace);
     bool pushed;
     qn_error ignored;
     if (l->print && cuda_enter(d, &pushed, &ignored) == QN_OK) {
@@ -434,7 +447,7 @@ qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error)
     int result = 0;
     int64_t span = cuda_trace_begin(d, s);
     const char *name = l->matmul ? cuda_matmul_name(l->matmul) : l->program->kernel->name;
-    const char *refused = l->matmul ? cuda_matmul_submit(d, l->matmul, l->scratch, s->handle) : NULL;
+    const char *refused = l->matmul ? cuda_matmul_submit(d, l->matmul, l->workspace, s->handle) : NULL;
     for (int i = 0; i < l->phase_count && !result && !l->matmul; i++) {
         cuda_phase *phase = &l->phases[i];
         if (phase->empty) continue;

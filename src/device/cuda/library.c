@@ -329,10 +329,17 @@ bool cuda_matmul_move(cuda_device *d, cuda_matmul *m, const array_view *arrays)
     m->numbers.result.data = arrays[w->result.param].data;
     if (w->bias >= 0) m->numbers.bias = arrays[w->bias].data;
     place(m);
-    for (int i = 0; i < 3; i++)
-        if (m->problem.alignment[i] < before.alignment[i]) return false;
-    m->problem = before; /* what the way was chosen for: it allows all that is aligned as well or better */
-    return !set_bias(d, m);
+    bool fits = true, found = true;
+    for (int i = 0; i < 3; i++) fits &= m->problem.alignment[i] >= before.alignment[i];
+    if (fits) {
+        m->problem = before; /* what the way was chosen for: it allows all that is aligned as well or better */
+    } else {
+        int mode;
+        cuda_relax(d, &mode);
+        found = !choose(d, m);
+        cuda_relaxed(d, mode);
+    }
+    return found && !set_bias(d, m);
 }
 
 size_t cuda_matmul_workspace(const cuda_matmul *m)

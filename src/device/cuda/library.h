@@ -3,7 +3,7 @@
  * and ask for it (KNOB_LIBRARY). Nothing needs it: where it is not there, or does not know the product, the kernel runs.
  *
  * What it needs is decided when a launch is prepared: the shapes of its matrices, which of its ways is taken (asked once for
- * each shape and kept with the device), and its workspace, which is the launch's scratch memory. Submitting is one call that
+ * each shape and kept with the device), and its workspace, which is the launch's own memory. Submitting is one call that
  * allocates nothing and works on any stream, recorded or not.
  * SPDX-License-Identifier: MIT
  */
@@ -22,7 +22,8 @@ void cuda_library_close(cuda_device *d); /* the context is current */
  * those that the library suggests, from 1 on. An error: memory or the driver failed. The context is current. */
 qn_status cuda_matmul_prepare(cuda_device *d, const whole_product *w, int way, const array_view *arrays,
                               const launch_plan *plan, cuda_matmul **m, const char **why, qn_error *error);
-/* The same arrays at other addresses; false: the way does not allow them. */
+/* The same arrays at other addresses; where the way does not allow them, by another one. false: there is none. The context
+ * is current. */
 bool cuda_matmul_move(cuda_device *d, cuda_matmul *m, const array_view *arrays);
 size_t cuda_matmul_workspace(const cuda_matmul *m);
 const char *cuda_matmul_name(const cuda_matmul *m); /* "cublaslt bf16 4096x4096x4096"; lives as long as the process */

@@ -122,7 +122,10 @@ static void take_times(tuning *t, const int *numbers)
         const bench_variant *v = &b->variants[i];
         candidate *c = &t->items[numbers[i]];
         if (v->status == VARIANT_WRONG) end(t, c, CANDIDATE_WRONG, v->message);
-        if (v->status == VARIANT_FAILED || v->status == VARIANT_SKIPPED) end(t, c, CANDIDATE_FAILED, v->message);
+        if (v->status == VARIANT_SKIPPED && v->asks_library)
+            end(t, c, CANDIDATE_REFUSED, v->message);
+        else if (v->status == VARIANT_FAILED || v->status == VARIANT_SKIPPED)
+            end(t, c, CANDIDATE_FAILED, v->message);
         const qn_bench_time *time = &v->arm.time;
         if (v->status != VARIANT_OK || !time->sample_count) continue;
         c->median_ns = time->median_ns;

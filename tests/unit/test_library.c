@@ -1,0 +1,651 @@
+/*
+ * Products of whole arrays, and the library that may compute them. What is one is found in the tile IR, with the reason
+ * where it is none; layouts, types, batches and rows that are added are computed by the library in tests/fake, which is as
+ * strict as the real one, and compared with plain loops; who chooses, recording, failures, no memory, no library.
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "device/cuda/api.h"
+#include "fake/open.h"
+#include "ir/whole.h"
+#include "run/compile/facts.h"
+#include "run/compile/tune.h"
+
+#include <quern/device.h>
+#include <quern/tensor.h>
+#include <stdlib.h>
+
+static qn_error error;
+static void (*fake_reset)(void);
+static void (*fake_order)(const char *function, int result, int after);
+static int64_t (*fake_count)(const char *function);
+static char folder[] = "/tmp/quern-library-XXXXXX";
+static const char path[] = QUERN_ROOT "/tests/data/products.qn";
+static qn_context *context;
+static qn_module *module;
+
+#define OK(call)                                             \
+    do {                                                     \
+        error.message[0] = 0;                                \
+        EXPECT((call) == QN_OK);                             \
+        if (error.message[0]) printf("%s\n", error.message); \
+    } while (0)
+
+static void open_with(const char *use)
+{
+    qn_module_free(module);
+    qn_context_close(context);
+    module = NULL;
+    context = NULL;
+    if (use)
+        setenv("QUERN_LIBRARY", use, 1);
+    else
+        unsetenv("QUERN_LIBRARY");
+    OK(qn_context_open(&(qn_context_options){.cache_folder = folder, .threads = 1}, &context, &error));
+    OK(qn_module_load_file(context, path, &module, &error));
+}
+
+TEST(opening)
+{
+    void *driver = fake_open();
+    fake_find(driver, "fake_reset", &fake_reset);
+    fake_find(driver, "fake_order", &fake_order);
+    fake_find(driver, "fake_count", &fake_count);
+    EXPECT(mkdtemp(folder) != NULL);
+    open_with(NULL);
+}
+
+/* ---- one product, by the device and by plain loops ---- */
+
+typedef struct shape {
+    int64_t batch, rows, columns, depth; /* batch 0: matrices alone */
+} shape;
+
+typedef struct operands {
+    qn_dtype types[4]; /* a, b, c, the row */
+    int64_t extents[4][3];
+    int ranks[4];
+    char *memory[4];
+} operands;
+
+static const char *const names[] = {"a", "b", "c", "r"};
+
+static uint32_t next_word(void)
+{
+    static uint32_t state = 12345;
+    return state = state * 1664525 + 1013904223;
+}
+
+static void make(const char *kernel, shape s, qn_dtype from, qn_dtype to, operands *o)
+{
+    bool a_turned = kernel[0] == 't' && kernel[1] && !kernel[2];
+    bool b_turned = (kernel[1] == 't' && !kernel[2]) || !strcmp(kernel, "whole");
+    bool shared = !strcmp(kernel, "shared_right");
+    *o = (operands){.types = {from, from, to, to}};
+    for (int i = 0; i < 4; i++) {
+        int64_t *e = o->extents[i], rows = i == 1 ? s.depth : s.rows, columns = i == 0 ? s.depth : s.columns;
+        bool turned = i == 0 ? a_turned : i == 1 && b_turned, one = !s.batch || (i == 1 && shared);
+        o->ranks[i] = i == 3 ? 1 : one ? 2 : 3;
+        if (!one) *e++ = s.batch;
+        e[0] = i == 3 ? columns : turned ? columns : rows;
+        e[1] = turned ? rows : columns;
+        int64_t count = 1, size = dtypes[o->types[i]].size_bytes;
+        for (int k = 0; k < o->ranks[i]; k++) count *= o->extents[i][k];
+        o->memory[i] = aligned_alloc(64, (size_t)((count * size + 127) / 64 * 64));
+        for (int64_t k = 0; k < count; k++) {
+            double x = (double)(int)(next_word() >> 29) - 3;
+            element_write((dtype)o->types[i], o->memory[i] + k * size, (number){.i = (int64_t)x, .f = x});
+        }
+    }
+}
+
+static void drop(operands *o)
+{
+    for (int i = 0; i < 4; i++) free(o->memory[i]);
+}
+
+/* Elements of small whole numbers: every order of additions gives the same. */
+static double element(const operands *o, int i, int64_t batch, int64_t row, int64_t column, bool turned)
+{
+    const int64_t *e = o->extents[i] + (o->ranks[i] == 3);
+    int64_t at = (o->ranks[i] == 3 ? batch * e[0] * e[1] : 0) + (turned ? column * e[1] + row : row * e[1] + column);
+    dtype t = (dtype)o->types[i];
+    number n = element_read(t, o->memory[i] + at * dtypes[t].size_bytes);
+    return dtype_is_float(t) ? n.f : (double)n.i;
+}
+
+static int wrong(const char *kernel, shape s, const operands *o)
+{
+    bool a_turned = kernel[0] == 't' && kernel[1] && !kernel[2];
+    bool b_turned = (kernel[1] == 't' && !kernel[2]) || !strcmp(kernel, "whole");
+    int count = 0;
+    for (int64_t z = 0; z < (s.batch ? s.batch : 1); z++)
+        for (int64_t i = 0; i < s.rows; i++)
+            for (int64_t j = 0; j < s.columns; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < s.depth; k++)
+                    sum += element(o, 0, z, i, k, a_turned) * element(o, 1, z, k, j, b_turned);
+                if (!strcmp(kernel, "biased"))
+                    sum += element_read((dtype)o->types[3], o->memory[3] + j * dtypes[o->types[3]].size_bytes).f;
+                count += element(o, 2, z, i, j, false) != round_to_dtype((dtype)o->types[2], sum);
+            }
+    return count;
+}
+
+static qn_call *call_of(const char *kernel, const operands *o, int way)
+{
+    qn_call *call;
+    OK(qn_call_new(module, kernel, &call, &error));
+    bool function = !strcmp(kernel, "product");
+    for (int i = 0; i < (strcmp(kernel, "biased") ? 3 : 4); i++)
+        OK(qn_call_set_memory(call, i == 2 && function ? "result0" : names[i], o->memory[i], o->types[i], o->ranks[i],
+                              o->extents[i], NULL, &error));
+    if (way) OK(qn_call_set_int(call, "library", way, &error));
+    return call;
+}
+
+/* Runs it with library=1: right, and by the library (or by the kernel)? */
+static void expect(const char *kernel, shape s, qn_dtype from, qn_dtype to, const char *by, const char *reason)
+{
+    operands o;
+    const char *why = "";
+    make(kernel, s, from, to, &o);
+    qn_call *call = call_of(kernel, &o, 1);
+    int64_t products = fake_count("cublasLtMatmul"), kernels = fake_count("cuLaunchKernelEx");
+    OK(qn_call_run(call, "cuda", &error));
+    EXPECT((fake_count("cublasLtMatmul") - products == 1) == (by != NULL));
+    EXPECT((fake_count("cuLaunchKernelEx") - kernels == 0) == (by != NULL));
+    const char *name = call_library(call, &why);
+    if (by)
+        EXPECT_TEXT(name, by);
+    else
+        EXPECT(!name);
+    if (reason) EXPECT_TEXT(why, reason);
+    if (strcmp(kernel, "half") && strcmp(kernel, "shorter") && strcmp(kernel, "active") && strcmp(kernel, "gaps"))
+        EXPECT(wrong(kernel, s, &o) == 0);
+    qn_call_free(call);
+    drop(&o);
+}
+
+TEST(layouts)
+{
+    const shape s = {0, 40, 24, 56}, odd = {0, 37, 23, 19}, thin = {0, 1, 24, 16}, one = {0, 33, 1, 16};
+    expect("nn", s, QN_F32, QN_F32, "cublaslt f32 40x24x56", NULL);
+    expect("nt", s, QN_F32, QN_F32, "cublaslt f32 40x24x56", NULL);
+    expect("tn", s, QN_F32, QN_F32, "cublaslt f32 40x24x56", NULL);
+    expect("tt", s, QN_F32, QN_F32, "cublaslt f32 40x24x56", NULL);
+    expect("nn", odd, QN_F32, QN_F32, "cublaslt f32 37x23x19", NULL);
+    expect("tt", odd, QN_F32, QN_F32, "cublaslt f32 37x23x19", NULL);
+    expect("nn", thin, QN_F32, QN_F32, "cublaslt f32 1x24x16", NULL);
+    expect("tn", thin, QN_F32, QN_F32, "cublaslt f32 1x24x16", NULL);
+    expect("nt", one, QN_F32, QN_F32, "cublaslt f32 33x1x16", NULL);
+    expect("nn", one, QN_F32, QN_F32, "cublaslt f32 33x1x16", NULL);
+    expect("ordered", s, QN_F32, QN_F32, "cublaslt f32 40x24x56", NULL);
+    expect("ordered", (shape){0, 130, 100, 8}, QN_F32, QN_F32, "cublaslt f32 130x100x8", NULL);
+}
+
+TEST(types)
+{
+    const shape s = {0, 40, 24, 32};
+    expect("nn", s, QN_BF16, QN_BF16, "cublaslt bf16 40x24x32", NULL);
+    expect("nt", s, QN_BF16, QN_F32, "cublaslt bf16 40x24x32 to f32", NULL);
+    expect("nn", s, QN_F16, QN_F16, "cublaslt f16 40x24x32", NULL);
+    expect("rounded", s, QN_F32, QN_F32, "cublaslt tf32 40x24x32", NULL);
+    expect("wide", s, QN_F64, QN_F64, "cublaslt f64 40x24x32", NULL);
+    expect("whole", s, QN_I8, QN_I32, "cublaslt i8 40x24x32 to i32", NULL);
+    expect("nt", s, QN_F8E4M3, QN_F32, "cublaslt f8e4m3 40x24x32 to f32", NULL);
+    expect("nn", s, QN_F8E4M3, QN_F32, NULL, "cuBLASLt does not know this product");
+    expect("nn", s, QN_BF16, QN_F16, NULL, "cuBLASLt does not know this product");
+    expect("nn", s, QN_F32, QN_BF16, NULL, "its types are not the library's");
+}
+
+TEST(batches_and_rows)
+{
+    const shape s = {3, 40, 24, 16};
+    expect("batched", s, QN_F32, QN_F32, "cublaslt 3 x f32 40x24x16", NULL);
+    expect("shared_right", s, QN_BF16, QN_F32, "cublaslt 3 x bf16 40x24x16 to f32", NULL);
+    expect("biased", (shape){0, 40, 24, 16}, QN_BF16, QN_BF16, "cublaslt bf16 40x24x16, with a bias", NULL);
+    expect("biased", (shape){0, 37, 23, 19}, QN_F32, QN_F32, "cublaslt f32 37x23x19, with a bias", NULL);
+}
+
+TEST(what_is_no_product)
+{
+    const shape s = {0, 64, 64, 64};
+    expect("half", s, QN_F32, QN_F32, NULL, "its programs are not the whole result");
+    expect("shorter", s, QN_F32, QN_F32, NULL, "it leaves out a part of k");
+    expect("active", s, QN_F32, QN_F32, NULL, "something is computed between the product and its store");
+    expect("gaps", s, QN_F32, QN_F32, NULL, "its tiles do not lie side by side");
+    static const char *const refused[][2] = {
+        {"doubled", "an operand is computed as it is read"},
+        {"from_one", "its loop does not begin with nothing at 0"},
+        {"twice", "it does more than one product"},
+        {"mixed", "its operands and its result are not cut into the same tiles"},
+    };
+    for (int i = 0; i < COUNT(refused); i++) {
+        operands o;
+        const char *why = "";
+        make("nn", s, QN_F32, QN_F32, &o);
+        qn_call *call = call_of(refused[i][0], &o, 1);
+        OK(qn_call_run(call, "cuda", &error));
+        EXPECT(!call_library(call, &why));
+        EXPECT_TEXT(why, refused[i][1]);
+        qn_call_free(call);
+        drop(&o);
+    }
+}
+
+/* Views with gaps, turned ones, ones that go backwards; matrices of a batch that lie in another order. */
+TEST(views)
+{
+    static const struct {
+        int64_t strides[2];
+        bool by_library;
+    } lefts[] = {{{16, 1}, true}, {{20, 1}, true}, {{1, 40}, true}, {{1, 48}, true}, {{40, 2}, false}, {{0, 1}, false}};
+    float a[2000], b[16 * 24], c[40 * 24];
+    int64_t shapes[3][2] = {{40, 16}, {16, 24}, {40, 24}};
+    for (int i = 0; i < 2000; i++) a[i] = (float)(i * 7 % 13) - 6;
+    for (int i = 0; i < 16 * 24; i++) b[i] = (float)(i * 5 % 11) - 5;
+    for (int n = 0; n < COUNT(lefts); n++) {
+        qn_call *call;
+        const char *why;
+        int bad = 0;
+        OK(qn_call_new(module, "nn", &call, &error));
+        OK(qn_call_set_memory(call, "a", a, QN_F32, 2, shapes[0], lefts[n].strides, &error));
+        OK(qn_call_set_memory(call, "b", b, QN_F32, 2, shapes[1], NULL, &error));
+        OK(qn_call_set_memory(call, "c", c, QN_F32, 2, shapes[2], NULL, &error));
+        OK(qn_call_set_int(call, "library", 1, &error));
+        OK(qn_call_run(call, "cuda", &error));
+        EXPECT((call_library(call, &why) != NULL) == lefts[n].by_library);
+        for (int i = 0; i < 40; i++)
+            for (int j = 0; j < 24; j++) {
+                float sum = 0;
+                for (int k = 0; k < 16; k++)
+                    sum += a[i * lefts[n].strides[0] + k * lefts[n].strides[1]] * b[k * 24 + j];
+                bad += c[i * 24 + j] != sum;
+            }
+        EXPECT(bad == 0);
+        qn_call_free(call);
+    }
+}
+
+/* ---- who chooses ---- */
+
+static int64_t products_of(const char *kernel, int way)
+{
+    operands o;
+    const shape s = {0, 40, 24, 56};
+    make("nn", s, QN_F32, QN_F32, &o);
+    qn_call *call = call_of(kernel, &o, way);
+    int64_t before = fake_count("cublasLtMatmul");
+    OK(qn_call_run(call, "cuda", &error));
+    EXPECT(wrong("nn", s, &o) == 0);
+    qn_call_free(call);
+    drop(&o);
+    return fake_count("cublasLtMatmul") - before;
+}
+
+static void collect(void *user, const char *words, size_t length)
+{
+    text_add_bytes(user, words, length);
+}
+
+static const char *chosen(const char *kernel, const char *library)
+{
+    static text out;
+    const char *settings[] = {"M=40", "N=24", "K=56", "T=float", "U=float", library};
+    qn_show_options options = {.stage = "choices", .device = "cuda", .settings = {settings, library ? 6 : 5}};
+    if (!strcmp(kernel, "product") || !strcmp(kernel, "active_product")) {
+        settings[4] = library;
+        options.settings.count--;
+    }
+    text_clear(&out);
+    OK(qn_show(context, path, kernel, &options, collect, &out, &error));
+    char *line = strstr(out.data ? out.data : "", "library: ");
+    if (!line) return "";
+    line[strcspn(line, "\n")] = 0;
+    return line;
+}
+
+/* A library that is not the one it seems: everything runs, and `quern devices` says what is wrong. (One that is loaded is
+ * found again: this comes first.) */
+TEST(no_library)
+{
+    char command[20000], bare[200], words[900];
+    const char *with = fake_take();
+    snprintf(bare, sizeof(bare), "%s/bare", folder);
+    snprintf(command, sizeof(command),
+             "mkdir %s && ln -s %s/libcuda.so.1 %s/libnvrtc.so.13 %s && ln -s %s/libcuda.so.1 %s/libcublasLt.so.13",
+             bare, with, with, bare, with, bare);
+    EXPECT(system(command) == 0);
+    setenv("QUERN_CUDA_PATH", bare, 1);
+    open_with(NULL);
+    snprintf(
+        words, sizeof(words),
+        "cuBLASLt, NVIDIA's matrix products is too old: %s/libcublasLt.so.13 has no cublasLtGetProperty; Quern does "
+        "without it; to let `quern tune` try it install libcublas",
+        bare);
+    char *details = qn_device_details(context, "cuda");
+    EXPECT(details && strstr(details, words) != NULL);
+    free(details);
+    EXPECT(products_of("nn", 1) == 0);
+    EXPECT(products_of("product", 1) == 0);
+    EXPECT(strstr(chosen("nn", "library=1"), words) != NULL);
+    open_with("always");
+    EXPECT(products_of("nn", 0) == 0);
+    fake_take();
+    open_with(NULL);
+}
+
+TEST(who_chooses)
+{
+    const char *nobody =
+        "library: not taken: nobody asked for it; `quern tune` tries it, the setting library=1 takes it";
+    open_with(NULL);
+    EXPECT(products_of("nn", 0) == 0);
+    EXPECT(products_of("nn", 1) == 1);
+    EXPECT(products_of("nn", 3) == 1);
+    EXPECT(products_of("nn", 4) == 0); /* it suggests three ways */
+    EXPECT(products_of("product", 0) == 0);
+    EXPECT(products_of("product", 2) == 1);
+    EXPECT_TEXT(chosen("nn", NULL), nobody);
+    EXPECT_TEXT(chosen("nn", "library=2"), "library: taken for f32 40x24x56, its way 2: the setting library");
+    EXPECT_TEXT(chosen("active", "library=1"),
+                "library: cannot take it: something is computed between the product and its store");
+    EXPECT_TEXT(chosen("product", NULL), nobody);
+    EXPECT_TEXT(chosen("product", "library=1"),
+                "library: taken for f32 40x24x56, its way 1: the setting library of the "
+                "function, or its record of tuning");
+    EXPECT_TEXT(chosen("active_product", "library=1"),
+                "library: not taken: nobody asked for it; `quern tune` tries it, the setting library=1 takes it");
+    open_with("never");
+    EXPECT(products_of("nn", 1) == 0);
+    EXPECT(products_of("product", 1) == 0);
+    EXPECT_TEXT(chosen("nn", "library=1"), "library: not taken: QUERN_LIBRARY=never");
+    open_with("always");
+    EXPECT(products_of("nn", 0) == 1);
+    EXPECT(products_of("product", 0) == 1);
+    EXPECT_TEXT(chosen("nn", NULL), "library: taken for f32 40x24x56, its way 1: QUERN_LIBRARY=always");
+    setenv("QUERN_LIBRARY", "sometimes", 1);
+    qn_context *none = NULL;
+    EXPECT(qn_context_open(NULL, &none, &error) == QN_BAD_CALL && !none);
+    EXPECT_TEXT(error.message, "QUERN_LIBRARY is never, tuned or always, not `sometimes`");
+    open_with(NULL);
+}
+
+TEST(tuning)
+{
+    text out = {0};
+    const char *settings[] = {"M=40", "N=24", "K=56", "T=float", "U=float"};
+    qn_tune_options options = {.device = "cuda", .settings = {settings, 5}, .budget_s = 2};
+    OK(qn_tune(context, path, "nn", &options, collect, NULL, &out, &error));
+    for (int way = 1; way <= 3; way++) {
+        char part[40];
+        snprintf(part, sizeof(part), "library=%d ", way);
+        EXPECT(strstr(text_get(&out), part) != NULL);
+    }
+    EXPECT(strstr(text_get(&out),
+                  "library=4 refused: the library does not compute it: cuBLASLt has fewer ways for this "
+                  "product") != NULL);
+    text_clear(&out);
+    OK(qn_tune(context, path, "active", &options, collect, NULL, &out, &error));
+    EXPECT(!strstr(text_get(&out), "library")); /* no candidate where it is no product */
+    text_free(&out);
+}
+
+/* What a record says is taken by calls that leave it open, and by those alone. */
+TEST(records)
+{
+    operands o;
+    text key = {0};
+    int slot;
+    open_with(NULL);
+    make("nn", (shape){0, 40, 24, 56}, QN_F32, QN_F32, &o);
+    qn_call *call = call_of("ordered", &o, 0);
+    OK(context_slot(context, "cuda", &slot, &error));
+    OK(tune_key_of(call, slot, &key, &error));
+    tune_record(context, text_get(&key), "library=2", 1);
+    qn_call_free(call);
+    drop(&o);
+    text_free(&key);
+    EXPECT(products_of("ordered", 0) == 1);
+    EXPECT_TEXT(chosen("ordered", NULL), "library: taken for f32 40x24x56, its way 2: the record of `quern tune`");
+    EXPECT(products_of("nn", 0) == 0);
+    open_with("never");
+    EXPECT(products_of("ordered", 0) == 0);
+    open_with(NULL);
+}
+
+TEST(benchmarks)
+{
+    text out = {0};
+    qn_bench_options options = {.device = "cuda", .against_path = "cublas", .seconds = 0.01, .bench = "nn"};
+    OK(qn_bench_file(context, path, &options, collect, NULL, &out, &error));
+    EXPECT(test_count(text_get(&out), "(library = 1)") == 1 && strstr(text_get(&out), "nn(library = 1)") != NULL);
+    text_clear(&out);
+    options.bench = "active";
+    OK(qn_bench_file(context, path, &options, collect, NULL, &out, &error));
+    EXPECT(strstr(text_get(&out), "active(library = 1) skipped: the library does not compute it: something is computed "
+                                  "between the product and its store") != NULL);
+    text_free(&out);
+}
+
+/* ---- launches ---- */
+
+TEST(streams_and_graphs)
+{
+    operands o;
+    qn_stream *stream;
+    qn_graph *graph = NULL;
+    qn_buffer *buffers[3];
+    qn_call *calls[2];
+    const shape s = {0, 40, 24, 56};
+    make("nn", s, QN_F32, QN_F32, &o);
+    for (int i = 0; i < 3; i++) {
+        size_t size = (size_t)(o.extents[i][0] * o.extents[i][1]) * 4;
+        OK(qn_buffer_new_on(context, "cuda", size, &buffers[i], &error));
+        OK(qn_buffer_write(buffers[i], 0, o.memory[i], size, NULL, &error));
+    }
+    for (int c = 0; c < 2; c++) {
+        OK(qn_call_new(module, "nn", &calls[c], &error));
+        for (int i = 0; i < 3; i++)
+            OK(qn_call_set_buffer(calls[c], names[i], buffers[i], 0, QN_F32, 2, o.extents[i], NULL, &error));
+        OK(qn_call_set_int(calls[c], "library", 1, &error));
+    }
+    OK(qn_stream_new(context, "cuda", &stream, &error));
+    OK(qn_call_launch(calls[0], stream, &error));
+    int64_t asked = fake_count("cublasLtMatmulAlgoGetHeuristic");
+    /* The first launch of a call, inside of a recording: nothing of it waits, and nobody is asked again. */
+    OK(qn_graph_begin(stream, &error));
+    OK(qn_call_launch(calls[1], stream, &error));
+    int64_t memory = fake_count("cuMemAlloc_v2");
+    OK(qn_call_launch(calls[1], stream, &error));
+    OK(qn_call_launch(calls[0], stream, &error));
+    EXPECT(fake_count("cuMemAlloc_v2") == memory);
+    OK(qn_graph_end(stream, &graph, &error));
+    EXPECT(fake_count("cublasLtMatmulAlgoGetHeuristic") == asked);
+    EXPECT(qn_graph_node_count(graph) == 3);
+    memset(o.memory[2], 0, 40 * 24 * 4);
+    OK(qn_buffer_write(buffers[2], 0, o.memory[2], 40 * 24 * 4, NULL, &error));
+    OK(qn_graph_launch(graph, stream, &error));
+    OK(qn_stream_wait(stream, &error));
+    OK(qn_buffer_read(buffers[2], 0, o.memory[2], 40 * 24 * 4, NULL, &error));
+    EXPECT(wrong("nn", s, &o) == 0);
+    const record_facts *facts = call_facts(calls[0]); /* what profiles and traces show */
+    EXPECT(facts != NULL);
+    if (facts) {
+        EXPECT_TEXT(facts->kernel, "cublaslt f32 40x24x56");
+        EXPECT(facts->flops >= 2 * 40 * 24 * 56 && facts->registers == 0);
+    }
+    qn_graph_free(graph);
+    for (int c = 0; c < 2; c++) qn_call_free(calls[c]);
+    for (int i = 0; i < 3; i++) qn_buffer_release(buffers[i]);
+    qn_stream_free(stream);
+    drop(&o);
+}
+
+/* Arrays at other addresses; where they are aligned less well the library is asked for a way again. */
+TEST(moving)
+{
+    enum { SIDE = 32, COUNT_OF = SIDE * SIDE, BYTES = COUNT_OF * 4 };
+    qn_buffer *buffer;
+    qn_stream *stream;
+    qn_call *call;
+    const int64_t extents[] = {SIDE, SIDE};
+    float all[4 * COUNT_OF], back[COUNT_OF];
+    const char *why;
+    for (int i = 0; i < COUNT(all); i++) all[i] = (float)(i * 7 % 5);
+    OK(qn_buffer_new_on(context, "cuda", sizeof(all), &buffer, &error));
+    OK(qn_buffer_write(buffer, 0, all, sizeof(all), NULL, &error));
+    char *base = qn_buffer_data(buffer), *at[3] = {base, base, base + 3 * BYTES};
+    OK(qn_call_new(module, "nn", &call, &error));
+    for (int i = 0; i < 3; i++) OK(qn_call_set_memory(call, names[i], at[i], QN_F32, 2, extents, NULL, &error));
+    OK(qn_call_set_int(call, "library", 1, &error));
+    OK(qn_stream_new(context, "cuda", &stream, &error));
+    OK(qn_call_launch(call, stream, &error));
+    static const int moves[] = {0, COUNT_OF, 16, 17, 1, 16}; /* by so many elements */
+    for (int m = 0; m < COUNT(moves); m++) {
+        char *moved = base + moves[m] * 4;
+        const float *x = all + moves[m];
+        int bad = 0;
+        int64_t before = fake_count("cublasLtMatmul");
+        OK(qn_call_move(call, (const int[]){0, 1}, (void *const[]){moved, moved}, 2, &error));
+        OK(qn_call_launch(call, stream, &error));
+        OK(qn_stream_wait(stream, &error));
+        EXPECT(fake_count("cublasLtMatmul") == before + 1 && call_library(call, &why));
+        OK(qn_buffer_read(buffer, 3 * BYTES, back, BYTES, NULL, &error));
+        for (int i = 0; i < SIDE; i++)
+            for (int j = 0; j < SIDE; j++) {
+                float sum = 0;
+                for (int k = 0; k < SIDE; k++) sum += x[i * SIDE + k] * x[k * SIDE + j];
+                bad += back[i * SIDE + j] != sum;
+            }
+        EXPECT(bad == 0);
+    }
+    qn_call_free(call);
+    qn_stream_free(stream);
+    qn_buffer_release(buffer);
+}
+
+/* A recorded step of tensors, where every product may go to the library. */
+TEST(plans)
+{
+    qn_tape *tape;
+    float x[16 * 32], w[32 * 24], y[16 * 24];
+    for (int i = 0; i < COUNT(x); i++) x[i] = (float)(i % 5) - 2;
+    for (int i = 0; i < COUNT(w); i++) w[i] = (float)(i % 3) - 1;
+    open_with("always");
+    OK(qn_tape_new(context, "cuda", &tape, &error));
+    int64_t before = fake_count("cublasLtMatmul");
+    qn_tensor a = qn_from_memory(tape, x, QN_F32, QN_SHAPE(16, 32)),
+              b = qn_from_memory(tape, w, QN_F32, QN_SHAPE(32, 24));
+    qn_tensor product = qn_matmul(a, b);
+    OK(qn_tensor_read(product, y, sizeof(y), &error));
+    EXPECT(fake_count("cublasLtMatmul") == before + 1);
+    int bad = 0;
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 24; j++) {
+            float sum = 0;
+            for (int k = 0; k < 32; k++) sum += x[i * 32 + k] * w[k * 24 + j];
+            bad += y[i * 24 + j] != sum;
+        }
+    EXPECT(bad == 0);
+    qn_tape_free(tape);
+    open_with(NULL);
+}
+
+/* ---- what goes wrong ---- */
+
+TEST(failures)
+{
+    operands o;
+    const shape s = {0, 40, 24, 57};
+    make("nn", s, QN_F32, QN_F32, &o);
+    qn_call *call = call_of("nn", &o, 1);
+    fake_order("cublasLtMatmul", 13, (int)0);
+    EXPECT(qn_call_run(call, "cuda", &error) == QN_FAILED);
+    EXPECT_TEXT(error.message, "cublaslt f32 40x24x57: the library says: CUBLAS_STATUS_EXECUTION_FAILED");
+    fake_reset();
+    OK(qn_call_run(call, "cuda", &error)); /* and goes on */
+    EXPECT(wrong("nn", s, &o) == 0);
+    qn_call_free(call);
+    drop(&o);
+    open_with(NULL);
+    make("nn", s, QN_F32, QN_F32, &o);
+    call = call_of("nn", &o, 1);
+    fake_order("cublasLtCreate", 1, 0);
+    EXPECT(qn_call_run(call, "cuda", &error) == QN_FAILED);
+    EXPECT_TEXT(error.message, "cuBLASLt does not start on cuda: CUBLAS_STATUS_EXECUTION_FAILED; with "
+                               "QUERN_LIBRARY=never Quern does without it");
+    fake_reset();
+    qn_call_free(call);
+    static const char *const refusing[] = {"cublasLtMatmulDescCreate", "cublasLtMatrixLayoutCreate",
+                                           "cublasLtMatmulDescSetAttribute"};
+    for (int i = 0; i < COUNT(refusing); i++) {
+        const char *why = "";
+        call = call_of("nn", &o, 1);
+        fake_order(refusing[i], 3, 0);
+        OK(qn_call_run(call, "cuda", &error));
+        EXPECT(!call_library(call, &why) && !strcmp(why, "cuBLASLt does not know these matrices"));
+        EXPECT(wrong("nn", s, &o) == 0);
+        fake_reset();
+        qn_call_free(call);
+    }
+    drop(&o);
+}
+
+/* Without memory for its workspace the kernel does it. */
+TEST(no_workspace)
+{
+    operands o;
+    const char *why = "";
+    const shape s = {0, 32, 32, 16};
+    open_with(NULL);
+    make("nn", s, QN_F32, QN_F32, &o);
+    qn_buffer *buffers[3];
+    qn_call *call;
+    OK(qn_call_new(module, "nn", &call, &error));
+    for (int i = 0; i < 3; i++) {
+        size_t size = (size_t)(o.extents[i][0] * o.extents[i][1]) * 4;
+        OK(qn_buffer_new_on(context, "cuda", size, &buffers[i], &error));
+        OK(qn_buffer_write(buffers[i], 0, o.memory[i], size, NULL, &error));
+        OK(qn_call_set_buffer(call, names[i], buffers[i], 0, QN_F32, 2, o.extents[i], NULL, &error));
+    }
+    OK(qn_call_set_int(call, "library", 3, &error)); /* the way with the largest one */
+    OK(qn_device_trim(context, "cuda", &error));
+    for (int i = 0; i < 2; i++) fake_order("cuMemAlloc_v2", CUDA_OUT_OF_MEMORY, i); /* it tries again */
+    OK(qn_call_run(call, "cuda", &error));
+    fake_reset();
+    EXPECT(!call_library(call, &why));
+    EXPECT_TEXT(why, "there is no memory for its workspace");
+    OK(qn_buffer_read(buffers[2], 0, o.memory[2], 32 * 32 * 4, NULL, &error));
+    EXPECT(wrong("nn", s, &o) == 0);
+    qn_call_free(call);
+    for (int i = 0; i < 3; i++) qn_buffer_release(buffers[i]);
+    drop(&o);
+}
+
+/* What was made is given back. */
+TEST(closing)
+{
+    static const char *const made[] = {"cublasLt", "cublasLtMatmulDesc", "cublasLtMatrixLayout",
+                                       "cublasLtMatmulPreference"};
+    char command[100];
+    open_with("always");
+    fake_reset();
+    EXPECT(products_of("nn", 0) == 1);
+    EXPECT(products_of("product", 0) == 1);
+    qn_module_free(module);
+    qn_context_close(context);
+    for (int i = 0; i < COUNT(made); i++) {
+        char create[60], destroy[60];
+        snprintf(create, sizeof(create), "%sCreate", made[i]);
+        snprintf(destroy, sizeof(destroy), "%sDestroy", made[i]);
+        EXPECT(fake_count(create) > 0 && fake_count(create) == fake_count(destroy));
+    }
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    EXPECT(system(command) == 0);
+}
+
+TEST_MAIN(CASE(opening), CASE(no_library), CASE(layouts), CASE(types), CASE(batches_and_rows), CASE(what_is_no_product),
+          CASE(views), CASE(who_chooses), CASE(records), CASE(tuning), CASE(benchmarks), CASE(streams_and_graphs),
+          CASE(moving), CASE(plans), CASE(failures), CASE(no_workspace), CASE(closing))
