@@ -376,7 +376,7 @@ TEST(tuning)
 {
     text out = {0};
     const char *settings[] = {"M=40", "N=24", "K=56", "T=float", "U=float"};
-    qn_tune_options options = {.device = "cuda", .settings = {settings, 5}, .budget_s = 2};
+    qn_tune_options options = {.device = "cuda", .settings = {settings, 5}, .budget_s = 12};
     OK(qn_tune(context, path, "nn", &options, collect, NULL, &out, &error));
     for (int way = 1; way <= 3; way++) {
         char part[40];

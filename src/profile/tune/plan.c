@@ -130,8 +130,9 @@ static bool is_of_library(const tuning *t, const int64_t *values, bool *again)
     return true;
 }
 
-/* Ways of the library are tried before everything that the kernel could be, right behind the default. */
-static void put_library_first(tuning *t)
+/* Ways of the library are tried before everything that the kernel could be, right behind the default. Returns how many come
+ * first with it. */
+static int put_library_first(tuning *t)
 {
     bool unread;
     int to = 1;
@@ -141,17 +142,18 @@ static void put_library_first(tuning *t)
         memmove(&t->items[to + 1], &t->items[to], sizeof(one) * (size_t)(i - to));
         t->items[to++] = one;
     }
+    return to;
 }
 
-/* Everything but the first, in steps of about 0.62 of their number, which meets each once. */
-static void spread_out(tuning *t)
+/* Everything but the first so many, in steps of about 0.62 of their number, which meets each once. */
+static void spread_out(tuning *t, int first)
 {
-    int others = t->count - 1, step = (int)(0.618 * others);
+    int others = t->count - first, step = (int)(0.618 * others);
     if (others < 3) return;
     while (step < 1 || scalar_greatest_divisor(step, others) != 1) step++;
     candidate *old = ARENA_ARRAY(t->bench.memory, candidate, others);
-    memcpy(old, t->items + 1, sizeof(*old) * (size_t)others);
-    for (int i = 0; i < others; i++) t->items[1 + i] = old[(int64_t)(i + 1) * step % others];
+    memcpy(old, t->items + first, sizeof(*old) * (size_t)others);
+    for (int i = 0; i < others; i++) t->items[first + i] = old[(int64_t)(i + 1) * step % others];
 }
 
 qn_status tune_plan(tuning *t, qn_error *error)
@@ -206,8 +208,7 @@ qn_status tune_plan(tuning *t, qn_error *error)
         QN_TRY(conditions_hold(t, &known, values, &hold, error));
         if (hold && memcmp(values, t->items[0].values, sizeof(values)) != 0) add(t, values);
     }
-    spread_out(t);
-    put_library_first(t);
+    spread_out(t, put_library_first(t));
     return QN_OK;
 }
 
