@@ -234,6 +234,8 @@ static void print_whole_page(void)
     static const char *const environment[][2] = {
         {"QUERN_CACHE", "where compiled kernels are kept (else $XDG_CACHE_HOME/quern, else ~/.cache/quern)"},
         {"QUERN_CUDA_PATH", "the folder of CUDA's libraries, where they are not found; none: as if there were no GPU"},
+        {"QUERN_LIBRARY",
+         "never, tuned, always: which products cuBLASLt computes (tuned: where `quern tune` found it faster)"},
         {"QUERN_LOG", "compile, cache, launch, code, graph, fusion, guards, all: what is told on stderr"},
         {"QUERN_PROFILE",
          "files that any program that uses Quern leaves its profile in: trace=run.json.gz,table=run.txt"},

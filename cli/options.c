@@ -52,7 +52,9 @@ static const option options[] = {
     {"sweep", "NAME=RANGE", LIST, PLACE(sweeps),
      "at every value: n=2^10..2^28 doubles, n=1..9*3 multiplies, n=100..900+100 adds, BLOCK=64,256 lists"},
     {"plot", "FILE", WORD, PLACE(plot), "of a sweep: also draw GB/s and TFLOP/s against it, with the roof, as SVG"},
-    {"against", "FILE", WORD, PLACE(against), "compare with the JSON of an earlier run; exit 1 if anything is SLOWER"},
+    {"against", "FILE", WORD, PLACE(against),
+     "compare with the JSON of an earlier run, exit 1 if anything is SLOWER; cublas: time cuBLASLt's product beside "
+     "ours"},
     {"force", NULL, FLAG, PLACE(force), "compare even if that was another machine, GPU or driver"},
     {"strict", NULL, FLAG, PLACE(strict), "with --against: exit 1 also if anything is AMBIGUOUS"},
     {"margin", "PERCENT", REAL, PLACE(margin_percent),

@@ -113,7 +113,8 @@ typedef struct qn_bench_options {
     const char *plot_path;             /* an SVG picture of a sweep; NULL: none */
     const char *report_path;           /* an HTML report, written again after every point; NULL: none */
     const char *command;               /* what the report says was run; NULL: nothing */
-    const char *against_path;          /* JSON of an earlier run to compare with; NULL: none */
+    const char *against_path;          /* JSON of an earlier run to compare with; "cublas": a variant by cuBLASLt beside
+                                          those of the file; NULL: none */
     bool force;                        /* compare even if that was another machine, GPU or driver */
     bool strict;                       /* AMBIGUOUS against the baseline is a finding, like SLOWER */
     double margin;                     /* of comparisons, relative; 0: 0.01, against a baseline 0.03 */
