@@ -86,9 +86,10 @@ static inline void make(const char *kernel, shape s, qn_dtype from, qn_dtype to,
     for (int i = 0; i < 4; i++) {
         int64_t *e = o->extents[i], rows = i == 1 ? s.depth : s.rows, columns = i == 0 ? s.depth : s.columns;
         bool turned = i == 0 ? a_turned : i == 1 && b_turned, one = !s.batch || (i == 1 && shared);
-        o->ranks[i] = i == 3 ? 1 : one ? 2 : 3;
+        bool vector = i == 3 || (i != 1 && !strcmp(kernel, "row"));
+        o->ranks[i] = vector ? 1 : one ? 2 : 3;
         if (!one) *e++ = s.batch;
-        e[0] = i == 3 ? columns : turned ? columns : rows;
+        e[0] = vector || turned ? columns : rows;
         e[1] = turned ? rows : columns;
         int64_t count = 1, size = dtypes[o->types[i]].size_bytes;
         for (int k = 0; k < o->ranks[i]; k++) count *= o->extents[i][k];

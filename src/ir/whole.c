@@ -337,6 +337,8 @@ static bool find(search *s)
     if (!take_stored(s, store)) return false;
     if (w->result.param == w->left.param || w->result.param == w->right.param)
         return refuse(s, "its result is one of its operands");
+    for (int i = 0; i < WHOLE_DIRECTIONS; i++) /* no array has an axis along it: one element */
+        if (!w->tile[i]) w->tile[i] = 1;
     return take_scalars(s, k->phases[0]);
 }
 

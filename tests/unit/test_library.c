@@ -43,6 +43,7 @@ TEST(layouts)
     expect("tn", thin, QN_F32, QN_F32, "cublaslt f32 1x24x16", NULL);
     expect("nt", one, QN_F32, QN_F32, "cublaslt f32 33x1x16", NULL);
     expect("nn", one, QN_F32, QN_F32, "cublaslt f32 33x1x16", NULL);
+    expect("row", (shape){0, 1, 72, 40}, QN_F32, QN_F32, "cublaslt f32 1x72x40", NULL);
     expect("ordered", s, QN_F32, QN_F32, "cublaslt f32 40x24x56", NULL);
     expect("ordered", (shape){0, 130, 100, 8}, QN_F32, QN_F32, "cublaslt f32 130x100x8", NULL);
 }
