@@ -106,12 +106,21 @@ TEST(records)
     tune_record(context, text_get(&key), "library=2", 1);
     qn_call_free(call);
     drop(&o);
-    text_free(&key);
     EXPECT(products_of("ordered", 0) == 1);
     EXPECT_TEXT(chosen("ordered", NULL), "library: taken for f32 40x24x56, its way 2: the record of `quern tune`");
     EXPECT(products_of("nn", 0) == 0);
+    make("nn", (shape){0, 40, 24, 56}, QN_F32, QN_F32, &o);
+    call = call_of("product", &o, 0);
+    text_clear(&key);
+    OK(tune_key_of(call, slot, &key, &error));
+    tune_record(context, text_get(&key), "tile=0 library=1", 1); /* of a tensor function */
+    qn_call_free(call);
+    drop(&o);
+    text_free(&key);
+    EXPECT(products_of("product", 0) == 1);
     open_with("never");
     EXPECT(products_of("ordered", 0) == 0);
+    EXPECT(products_of("product", 0) == 0);
     open_with(NULL);
 }
 

@@ -85,7 +85,10 @@ const record_facts *launch_facts_keep(const launch_seen *l)
     f.shapes = text_get(&shapes);
     const driver *d = l->context->slots[l->slot].driver;
     const char *unread, *library = d->launch_library && l->ready ? d->launch_library(l->ready, &unread) : NULL;
-    if (library) f.kernel = library; /* whose threads and registers nobody tells */
+    if (library) { /* whose threads, registers and texts nobody tells */
+        f.kernel = library;
+        f.variant = NULL;
+    }
     if (d->facts && l->variant && !library) d->facts(l->variant->program, l->plan, &f);
     const record_facts *kept = record_facts_keep(&f);
     text_free(&shapes);
