@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INVALID = 7, UNSUPPORTED = 15, MOST_WAYS = 3 };
+enum { INVALID = 7, UNSUPPORTED = 15, MOST_WAYS = 3, ROUNDS_PARTS = MOST_WAYS, FIRST_WAY = 0xfa00 };
 
 typedef struct fake_product {
     int compute, scale, turned[2], epilogue, bias_type;
@@ -27,7 +27,7 @@ typedef struct fake_layout {
 
 typedef struct fake_wish {
     uint64_t workspace_bytes;
-    uint32_t aligned[4];
+    uint32_t aligned[4], reductions;
 } fake_wish;
 
 typedef struct fake_call { /* one product, as it is recorded */
@@ -42,7 +42,7 @@ typedef struct fake_call { /* one product, as it is recorded */
 static const struct {
     size_t workspace_bytes;
     uint32_t alignment;
-} ways[MOST_WAYS] = {{4096, 16}, {0, 1}, {1 << 16, 16}};
+} ways[MOST_WAYS + 1] = {{4096, 16}, {0, 1}, {1 << 16, 16}, {0, 1}};
 
 static int way_count(void)
 {
@@ -145,7 +145,7 @@ FAKE(cublasLtMatmulPreferenceCreate, void **out)
     ASK();
     fake_wish *w = calloc(1, sizeof(*w));
     if (!w) return 3;
-    *w = (fake_wish){.aligned = {256, 256, 256, 256}};
+    *w = (fake_wish){.aligned = {256, 256, 256, 256}, .reductions = 7};
     *out = w;
     return 0;
 }
@@ -163,6 +163,8 @@ FAKE(cublasLtMatmulPreferenceSetAttribute, void *wish, int attribute, const void
     fake_wish *w = wish;
     if (attribute == CUBLAS_WISH_WORKSPACE && size_bytes == 8)
         memcpy(&w->workspace_bytes, value, 8);
+    else if (attribute == CUBLAS_WISH_REDUCTIONS && size_bytes == 4)
+        memcpy(&w->reductions, value, 4);
     else if (attribute >= CUBLAS_WISH_ALIGNED_A && attribute <= CUBLAS_WISH_ALIGNED_D && size_bytes == 4)
         memcpy(&w->aligned[attribute - CUBLAS_WISH_ALIGNED_A], value, 4);
     else
@@ -234,12 +236,14 @@ FAKE(cublasLtMatmulAlgoGetHeuristic, void *library, void *product, void *a, void
     *count = 0;
     int refused = c == d ? judge(&call) : INVALID;
     if (refused) return refused;
+    if (wish->reductions & (CUBLAS_REDUCE_IN_PLACE | CUBLAS_REDUCE_RESULTS)) /* the fastest, but it rounds parts of k */
+        out[(*count)++] = (cublas_way){.algorithm = {FIRST_WAY + ROUNDS_PARTS}};
     for (int i = 0; i < MOST_WAYS && i < way_count() && *count < wanted; i++) {
         bool fits = ways[i].workspace_bytes <= wish->workspace_bytes;
         for (int k = 0; k < 4; k++) fits &= wish->aligned[k] >= ways[i].alignment;
         if (!fits) continue;
         out[*count] = (cublas_way){.workspace_bytes = ways[i].workspace_bytes};
-        out[(*count)++].algorithm[0] = 0xfa00 + (uint64_t)i;
+        out[(*count)++].algorithm[0] = FIRST_WAY + (uint64_t)i;
     }
     return *count ? 0 : UNSUPPORTED;
 }
@@ -275,6 +279,7 @@ static int multiply(const void *state)
                     number x = element(c, 0, batch, row, k), y = element(c, 1, batch, k, column);
                     sum.f += x.f * y.f;
                     sum.i += x.i * y.i;
+                    if (c->way == ROUNDS_PARTS && k == depth_of(c) / 2) sum.f = round_to_dtype(stored, sum.f);
                 }
                 if (c->product.epilogue == CUBLAS_EPILOGUE_BIAS)
                     sum.f = (double)(float)sum.f +
@@ -311,8 +316,8 @@ FAKE(cublasLtMatmul, void *library, void *product, const void *alpha, const void
     if (refused) return refused;
     if (memcmp(alpha, wanted, size) != 0 || memcmp(beta, &zero, size) != 0) return UNSUPPORTED;
     memcpy(&call.way, algorithm, sizeof(call.way));
-    call.way -= 0xfa00;
-    if (call.way >= MOST_WAYS || workspace_bytes < ways[call.way].workspace_bytes) return INVALID;
+    call.way -= FIRST_WAY;
+    if (call.way >= MOST_WAYS + 1 || workspace_bytes < ways[call.way].workspace_bytes) return INVALID;
     call.workspace_bytes = ways[call.way].workspace_bytes;
     if (call.workspace_bytes && (!workspace || (uintptr_t)workspace % 256)) return INVALID;
     for (int i = 0; i < 3; i++)

@@ -52,6 +52,7 @@ TEST(types)
 {
     const shape s = {0, 40, 24, 32};
     expect("nn", s, QN_BF16, QN_BF16, "cublaslt bf16 40x24x32", NULL);
+    expect("nn", (shape){0, 8, 8, 3000}, QN_BF16, QN_BF16, "cublaslt bf16 8x8x3000", NULL); /* rounded once */
     expect("nt", s, QN_BF16, QN_F32, "cublaslt bf16 40x24x32 to f32", NULL);
     expect("nn", s, QN_F16, QN_F16, "cublaslt f16 40x24x32", NULL);
     expect("rounded", s, QN_F32, QN_F32, "cublaslt tf32 40x24x32", NULL);

@@ -91,11 +91,15 @@ enum {
     CUBLAS_LAYOUT_BATCH = 5,
     CUBLAS_LAYOUT_NEXT = 6,
     CUBLAS_WISH_WORKSPACE = 1,
+    CUBLAS_WISH_REDUCTIONS = 3,
     CUBLAS_WISH_ALIGNED_A = 5,
     CUBLAS_WISH_ALIGNED_B = 6,
     CUBLAS_WISH_ALIGNED_C = 7,
     CUBLAS_WISH_ALIGNED_D = 8,
     CUBLAS_EPILOGUE_BIAS = 4,
+    CUBLAS_REDUCE_IN_PLACE = 1, /* parts of k are added in the type of the result, ... */
+    CUBLAS_REDUCE_SUMS = 2,     /* ... in that of the sums, */
+    CUBLAS_REDUCE_RESULTS = 4,  /* ... in that of the result again */
     CUBLAS_F32 = 0,
     CUBLAS_F64 = 1,
     CUBLAS_F16 = 2,

@@ -216,12 +216,16 @@ static const char *ask(cuda_device *d, const cuda_matmul *m, cublas_way *out)
 {
     const problem *p = &m->problem;
     const uint64_t workspace = MOST_WORKSPACE_BYTES;
+    const uint32_t reductions = CUBLAS_REDUCE_SUMS; /* as with us a result is rounded once */
     cublas_way ways[MOST_WAYS];
     void *wish = NULL;
     int count = 0, result = d->api.cublasLtMatmulPreferenceCreate(&wish);
     if (!result)
         result =
             d->api.cublasLtMatmulPreferenceSetAttribute(wish, CUBLAS_WISH_WORKSPACE, &workspace, sizeof(workspace));
+    if (!result)
+        result =
+            d->api.cublasLtMatmulPreferenceSetAttribute(wish, CUBLAS_WISH_REDUCTIONS, &reductions, sizeof(reductions));
     static const int aligned[] = {CUBLAS_WISH_ALIGNED_A, CUBLAS_WISH_ALIGNED_B, CUBLAS_WISH_ALIGNED_C,
                                   CUBLAS_WISH_ALIGNED_D};
     for (int i = 0; i < COUNT(aligned) && !result; i++) {
