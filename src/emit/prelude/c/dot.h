@@ -190,15 +190,30 @@ OUTLINE void dot_narrow_$t(const $c *a, const $c *b, dot_sums_$t c, long k, dot_
 {
     dot_rows_$t(DOT_ROWS, DOT_VECTORS / 2, a, b, c, k, side);
 }
-/* A kernel over a tile that is smaller than it: through a buffer. */
+/* A kernel over a tile that is smaller than it: through a buffer. The last vector of a row overlaps the one before; it is added up
+ * before that one is stored. */
 OUTLINE void dot_edge_$t(dot_kernel_$t *kernel, const $c *a, const $c *b, dot_sums_$t c, long m, long n, long k, $a *buffer, dot_side_$t *side)
 {
+    enum { LANES = DOT_$t_LANES };
     kernel(a, b, (dot_sums_$t){0, 0, buffer, DOT_$t_COLUMNS}, k, side);
-    for (long i = 0; i < m; i++)
-        for (long j = 0; j < n; j++) {
-            c.to[i * c.to_row + j] = buffer[i * DOT_$t_COLUMNS + j] + (c.from ? c.from[i * c.from_row + j] : 0);
+    for (long i = 0; i < m; i++, buffer += DOT_$t_COLUMNS) {
+        const $a *from = c.from ? c.from + i * c.from_row : 0;
+        $a *to = c.to + i * c.to_row;
+        for (long j = 0; j < n && n < LANES; j++) {
+            to[j] = buffer[j] + (from ? from[j] : 0);
             ONE_BY_ONE;
         }
+        if (n < LANES) continue;
+        dot_$kv end = *(dot_$kv_u *)(buffer + n - LANES);
+        if (from) end += *(const dot_$kv_u *)(from + n - LANES);
+        for (long j = 0; j + LANES <= n; j += LANES) {
+            dot_$kv sum = *(dot_$kv_u *)(buffer + j);
+            if (from) sum += *(const dot_$kv_u *)(from + j);
+            *(dot_$kv_u *)(to + j) = sum;
+            ONE_BY_ONE;
+        }
+        *(dot_$kv_u *)(to + n - LANES) = end;
+    }
 }
 
 //@ part dot_panel_$t
@@ -330,7 +345,7 @@ OUTLINE void dot_turn_f64(double *to, long to_row, const double *from, long from
 
 //@ part dot_pack_$t
 //@ for f32 f64 f16 bf16 f8e4m3 i8 u8
-//@ needs dot_turn_$t
+//@ needs dot_rows_$q dot_turn_$t
 /* Words of one line, and one word of each of `count` lines, of the `left` elements that are there. */
 OUTLINE void dot_pack_line_$t($e *to, const $c *from, long step, long left)
 {
@@ -394,6 +409,45 @@ OUTLINE void dot_pack_row_$t($a *to, const $c *from, long step, long count)
     for (; i < count; i++) {
         to[i] = dot_take_$t(from[i * step]);
         ONE_BY_ONE;
+    }
+}
+/* c[m][n] += a b for one or two rows whose elements lie side by side, as those of each column of b do: products of lines, eight sums at a
+ * time. Nothing is packed, and each line is read from its beginning to its end. */
+INLINE void dot_lines_some_$t(const int rows, const int columns, const $c *a, long a_row, const $c *b, long b_column, $a *c, long c_row, long k)
+{
+    $kx16 sums[2][4] = {{{0}}};
+    $a rest[2][4] = {{0}};
+    long p = 0;
+    for (; p + 16 <= k; p += 16) {
+        $a x[2][16], y[16];
+        UNROLL for (int i = 0; i < rows; i++) dot_take16_$t(x[i], a + i * a_row + p);
+        UNROLL for (int j = 0; j < columns; j++) {
+            dot_take16_$t(y, b + j * b_column + p);
+            UNROLL for (int i = 0; i < rows; i++) sums[i][j] += *($kx16_u *)x[i] * *($kx16_u *)y;
+        }
+    }
+    for (; p < k; p++)
+        UNROLL for (int j = 0; j < columns; j++)
+            UNROLL for (int i = 0; i < rows; i++) {
+                rest[i][j] += dot_take_$t(a[i * a_row + p]) * dot_take_$t(b[j * b_column + p]);
+                ONE_BY_ONE;
+            }
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < columns; j++) c[i * c_row + j] += rest[i][j] + fold_sum_$kx16(sums[i][j]);
+}
+OUTLINE void dot_lines_$t(const $c *a, long a_row, const $c *b, long b_column, $a *c, long c_row, long m, long n, long k)
+{
+    for (long j = 0; j < n; j += 4) {
+        const $c *line = b + j * b_column;
+        if (m == 2 && n - j >= 4) {
+            dot_lines_some_$t(2, 4, a, a_row, line, b_column, c + j, c_row, k);
+        } else if (n - j >= 4) {
+            dot_lines_some_$t(1, 4, a, a_row, line, b_column, c + j, c_row, k);
+        } else {
+            for (long i = 0; i < m; i++)
+                for (long l = 0; l < n - j; l++)
+                    dot_lines_some_$t(1, 1, a + i * a_row, a_row, line + l * b_column, b_column, c + i * c_row + j + l, c_row, k);
+        }
     }
 }
 /* Few rows or few columns: A and B are read once or twice, nothing is packed but one row or column of B. */
@@ -480,9 +534,25 @@ OUTLINE void dot_strips_$t(const $c *a, long a_row, long a_column, const $c *b, 
 {
     if (n < 8 || m < 3) {
         for (long i = 0; i < m && fresh; i++) __builtin_memset(out + i * out_row, 0, n * sizeof(*out));
-        for (long p = 0; p < k; p += DOT_K)
-            dot_thin_$t(a + p * a_column, a_row, a_column, b + p * b_row, b_row, b_column, out, out_row, m, n,
-                        k - p < DOT_K ? k - p : DOT_K, ($a *)scratch);
+        int lines = m < 3 && b_row == 1 && b_column != 1;
+        if (lines && a_column == 1) {
+            dot_lines_$t(a, a_row, b, b_column, out, out_row, m, n, k);
+            return;
+        }
+        for (long p = 0; p < k; p += DOT_K) {
+            long some = k - p < DOT_K ? k - p : DOT_K;
+            const $c *from = a + p * a_column;
+            if (!lines) {
+                dot_thin_$t(from, a_row, a_column, b + p * b_row, b_row, b_column, out, out_row, m, n, some, ($a *)scratch);
+                continue;
+            }
+            $c rows[2 * DOT_K];
+            for (long i = 0; i < m * some; i++) {
+                rows[i / some * DOT_K + i % some] = from[i / some * a_row + i % some * a_column];
+                ONE_BY_ONE;
+            }
+            dot_lines_$t(rows, DOT_K, b + p, b_column, out, out_row, m, n, some);
+        }
         return;
     }
     for (long i = 0; i < m; i += DOT_M)

@@ -23,32 +23,41 @@ typedef struct gather_table {
     long at;
     int guard[GATHER_GUARDS], alike;
 } gather_table;
-/* Counts through the digits of an axis; 1: the places lie side by side. */
+/* Counts through the digits of an axis, whose last one goes in even steps; 1: the places lie side by side. */
 OUTLINE int gather_count(const gather_axis *x, long guards, const long *first, long from, long count, gather_table *to)
 {
-    long digit[GATHER_DIGITS], rest = x->start + from, place = 0, sums[GATHER_GUARDS], last = x->count - 1;
-    int side_by_side = 1;
+    long digit[GATHER_DIGITS], rest = x->start + from, place = 0, last = x->count - 1, stride = x->stride[last];
+    int side_by_side = 1, sums[GATHER_GUARDS] = {0}, up[GATHER_GUARDS] = {0};
     for (long d = last; d > 0; d--) {
         digit[d] = rest % x->extent[d];
         rest /= x->extent[d];
     }
     digit[0] = rest;
-    for (long g = 0; g < guards; g++) sums[g] = first ? first[g] : 0;
+    for (long g = 0; g < guards; g++) sums[g] = first ? (int)first[g] : 0, up[g] = (int)x->guard[g][last];
     for (long d = 0; d <= last; d++) {
         place += digit[d] * x->stride[d];
-        for (long g = 0; g < guards; g++) sums[g] += digit[d] * x->guard[g][d];
+        for (long g = 0; g < guards; g++) sums[g] += (int)(digit[d] * x->guard[g][d]);
     }
-    for (long i = 0; i < count; i++) {
-        to[i].at = place;
-        side_by_side &= place == to[0].at + i;
-        for (long g = 0; g < guards; g++) to[i].guard[g] = (int)sums[g];
-        for (long d = last;; d--) {
-            place += x->stride[d];
-            for (long g = 0; g < guards; g++) sums[g] += x->guard[g][d];
-            if (!d || ++digit[d] < x->extent[d]) break;
+    for (long i = 0, even; i < count; i += even) {
+        even = last && x->extent[last] - digit[last] < count - i ? x->extent[last] - digit[last] : count - i;
+        side_by_side &= place == to[0].at + i || !i;
+        side_by_side &= even < 2 || stride == 1;
+        for (long j = i; j < i + even; j++, place += stride) {
+            to[j].at = place;
+            UNROLL for (int g = 0; g < GATHER_GUARDS; g++) {
+                to[j].guard[g] = sums[g];
+                sums[g] += up[g];
+            }
+        }
+        for (long d = last, steps = even;; d--, steps = 1) {
+            if (d < last) {
+                place += x->stride[d];
+                for (long g = 0; g < guards; g++) sums[g] += (int)x->guard[g][d];
+            }
+            if (!d || (digit[d] += steps) < x->extent[d]) break;
             digit[d] = 0;
             place -= x->stride[d] * x->extent[d];
-            for (long g = 0; g < guards; g++) sums[g] -= x->guard[g][d] * x->extent[d];
+            for (long g = 0; g < guards; g++) sums[g] -= (int)(x->guard[g][d] * x->extent[d]);
         }
     }
     return side_by_side;
@@ -143,7 +152,8 @@ typedef struct gather_lanes {
 } gather_lanes;
 OUTLINE void gather_live(const gather_view *v, const gather_run *runs, long count, const int *depth, gather_lanes *to)
 {
-    *to = (gather_lanes){0};
+    to->count = to->at[0] = to->at[1] = 0;
+    to->mask[0] = to->mask[1] = 0;
     for (long r = 0; r < count; r++) {
         long first, inside = gather_within(v, &runs[r], depth, &first);
         if (!inside) continue;
@@ -194,6 +204,13 @@ INLINE long gather_steps(const gather_view *v, const int *low, const int *high, 
         if (gather_inside(v, depth[p].guard, low, high)) end = p + depth[p].alike;
     return end;
 }
+/* 1: at each step some line may be inside, as the first steps say after which guards are as before. */
+INLINE int gather_meets(const gather_view *v, const int *low, const int *high, const gather_table *depth, long k, long period)
+{
+    for (long p = 0; p < k && p < period; p++)
+        if (!gather_inside(v, depth[p].guard, low, high)) return 0;
+    return period <= GATHER_PERIOD;
+}
 INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
 {
     for (long g = 0; g < v->guards; g++)
@@ -201,262 +218,283 @@ INLINE int gather_has(const gather_view *v, const int *line, const int *depth)
     return 1;
 }
 
-//@ part gather_some_f32
-//@ needs gather_run
-/* to, which is 0 there, with from[j] where bit j is set, of sixteen. */
-INLINE f32x16 gather_some_f32(f32x16 to, const float *from, unsigned short mask)
+/* A step of depth for sixteen lines, as it comes from memory; `some`: where bit j is set, and zero elsewhere. Words are joined from as many
+ * steps as they are deep. */
+
+//@ part gather_step_f32
+//@ needs gather_run dot_take_f32
+typedef f32x16 gather_step_f32;
+INLINE f32x16 gather_all_f32(const float *from) { return *(const f32x16_u *)from; }
+INLINE f32x16 gather_some_f32(const float *from, unsigned short mask)
 {
 #ifdef __AVX512F__
-    return (f32x16)__builtin_ia32_loadups512_mask(from, to, mask);
+    return (f32x16)__builtin_ia32_loadups512_mask(from, (f32x16){0}, mask);
 #else
+    f32x16 to = {0};
+    if (mask == 0xffff) return gather_all_f32(from);
     for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = from[__builtin_ctz(rest)];
     return to;
 #endif
 }
-
-//@ part gather_some_f64
-//@ needs gather_run dot_take_f64
-INLINE f64x16 gather_some_f64(f64x16 to, const double *from, unsigned short mask)
+INLINE f32x16 gather_both_f32(f32x16 one, f32x16 other) { return (f32x16)((i32x16)one | (i32x16)other); }
+INLINE void gather_join_f32(float *to, f32x16 first, f32x16 second) { *(f32x16_u *)to = first; }
+INLINE void gather_put_f32(float *to, const float *from, long half) { *to = *from; }
+/* Every other element. */
+INLINE int gather_other_f32(float *to, const float *from, long step, unsigned short mask)
 {
+#if defined(__AVX512F__) && defined(__BMI2__)
+    if (step != 2) return 0;
+    unsigned wide = __builtin_ia32_pdep_si(mask, 0x55555555u);
+    f32x16 low = gather_some_f32(from, (unsigned short)wide), high = gather_some_f32(from + 16, (unsigned short)(wide >> 16));
+    low = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *(f32x16_u *)to = gather_both_f32(*(f32x16_u *)to, low);
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+//@ part gather_step_f64
+//@ needs gather_run dot_take_f64
+typedef f64x16 gather_step_f64;
+INLINE f64x16 gather_all_f64(const double *from) { return *(const f64x16_u *)from; }
+INLINE f64x16 gather_some_f64(const double *from, unsigned short mask)
+{
+    f64x16 to = {0};
+    if (mask == 0xffff) return gather_all_f64(from);
     for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = from[__builtin_ctz(rest)];
     return to;
 }
+INLINE f64x16 gather_both_f64(f64x16 one, f64x16 other) { return one + other; }
+INLINE void gather_join_f64(double *to, f64x16 first, f64x16 second) { *(f64x16_u *)to = first; }
+INLINE void gather_put_f64(double *to, const double *from, long half) { *to = *from; }
+INLINE int gather_other_f64(double *to, const double *from, long step, unsigned short mask) { return 0; }
 
-//@ part gather_some_$t
-//@ for f16 bf16
-//@ needs gather_run dot_take_$t $t_to_f32x16
-INLINE f32x16 gather_some_$t(f32x16 to, const unsigned short *from, unsigned short mask)
+//@ part gather_bits_$t
+//@ for u8 u16
+//@ needs gather_run
+INLINE $tx16 gather_bits_$t(const $c *from, unsigned short mask)
 {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-    typedef short lanes __attribute__((vector_size(32)));
-    u16x16 some = (u16x16)__builtin_ia32_loaddquhi256_mask((const void *)from, (lanes){0}, mask);
-    return (f32x16)((i32x16)to | (i32x16)$t_to_f32x16(some));
-#else
-    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = dot_take_$t(from[__builtin_ctz(rest)]);
-    return to;
+    if (sizeof(*from) == 2) {
+        typedef short lanes __attribute__((vector_size(32)));
+        lanes some = __builtin_ia32_loaddquhi256_mask((const void *)from, (lanes){0}, mask);
+        $tx16 to;
+        __builtin_memcpy(&to, &some, sizeof(to));
+        return to;
+    }
 #endif
+    $tx16 to = {0};
+    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = from[__builtin_ctz(rest)];
+    return to;
 }
 
-//@ part gather_some_f8e4m3
-//@ needs gather_run dot_take_f8e4m3
-INLINE f32x16 gather_some_f8e4m3(f32x16 to, const unsigned char *from, unsigned short mask)
+//@ part gather_step_$t
+//@ for f16 f8e4m3
+//@ needs gather_bits_$u dot_fill_$t $t_to_f32x16 load_$tx16
+typedef f32x16 gather_step_$t;
+INLINE f32x16 gather_all_$t(const $c *from) { return load_$tx16(from); }
+INLINE f32x16 gather_some_$t(const $c *from, unsigned short mask) { return $t_to_f32x16(gather_bits_$u(from, mask)); }
+INLINE f32x16 gather_both_$t(f32x16 one, f32x16 other) { return one + other; }
+INLINE void gather_join_$t(float *to, f32x16 first, f32x16 second) { *(f32x16_u *)to = first; }
+INLINE void gather_put_$t(float *to, const $c *from, long half) { *to = dot_take_$t(*from); }
+INLINE int gather_other_$t(float *to, const $c *from, long step, unsigned short mask) { return 0; }
+
+//@ part gather_step_bf16
+//@ needs gather_bits_u16 dot_fill_bf16 load_bf16x16
+typedef u16x16 gather_step_bf16;
+INLINE u16x16 gather_all_bf16(const unsigned short *from) { return *(const u16x16_u *)from; }
+INLINE u16x16 gather_some_bf16(const unsigned short *from, unsigned short mask) { return gather_bits_u16(from, mask); }
+INLINE u16x16 gather_both_bf16(u16x16 one, u16x16 other) { return one | other; }
+#if defined(__AVX512BF16__) && !defined(PRECISE)
+INLINE void gather_join_bf16(int *to, u16x16 first, u16x16 second)
 {
-    for (unsigned rest = mask; rest; rest &= rest - 1) to[__builtin_ctz(rest)] = dot_take_f8e4m3(from[__builtin_ctz(rest)]);
-    return to;
+    *(i32x16_u *)to = __builtin_convertvector(first, i32x16) | __builtin_convertvector(second, i32x16) << 16;
 }
+INLINE void gather_put_bf16(int *to, const unsigned short *from, long half) { *to |= (int)((unsigned)*from << 16 * half); }
+#else
+INLINE void gather_join_bf16(float *to, u16x16 first, u16x16 second) { *(f32x16_u *)to = bf16_to_f32x16(first); }
+INLINE void gather_put_bf16(float *to, const unsigned short *from, long half) { *to = dot_take_bf16(*from); }
+#endif
+INLINE int gather_other_bf16(void *to, const unsigned short *from, long step, unsigned short mask) { return 0; }
 
 //@ part gather_pack_$t
 //@ for f32 f64 f16 bf16 f8e4m3
-//@ needs gather_some_$t dot_rows_$k dot_thin_$t
-OUTLINE void gather_pack_a_$t($a *to, const gather_view *v, const gather_table *lines, long m, const gather_table *depth, long k, int unit)
+//@ needs gather_step_$t dot_fill_$t dot_pack_$t dot_rows_$q
+OUTLINE void gather_pack_a_$t($e *to, const gather_view *v, const gather_table *lines, long m, const gather_table *depth, long k, int unit)
 {
+    enum { DEEP = DOT_$q_DEEP };
     int low[GATHER_GUARDS], high[GATHER_GUARDS];
     gather_reach(depth, v->guards, k, low, high);
-    for (long i = 0; i < m; i++, to += DOT_$k_STRIDE) {
+    for (long i = 0; i < m; i++, to += DOT_$q_STRIDE) {
         const $c *row = (const $c *)v->base + lines[i].at;
         int inside = gather_inside(v, lines[i].guard, low, high);
         if (inside == 1 && unit) {
-            dot_pack_row_$t(to, row + depth[0].at, 1, k);
+            dot_pack_line_$t(to, row + depth[0].at, 1, k);
             continue;
         }
-        for (long p = 0; p < k; p++) {
-            int has = inside == 1 || (inside && gather_has(v, lines[i].guard, depth[p].guard));
-            to[p] = has ? dot_take_$t(row[depth[p].at]) : 0;
-            ONE_BY_ONE;
+        for (long p = 0; p < k; p += DEEP) to[p / DEEP] = 0;
+        if (inside == 1)
+            for (long p = 0; p < k; p++) {
+                gather_put_$t(to + p / DEEP, row + depth[p].at, p % DEEP);
+                ONE_BY_ONE;
+            }
+        else if (inside)
+            for (long p = 0; p < k; p++) {
+                if (gather_has(v, lines[i].guard, depth[p].guard)) gather_put_$t(to + p / DEEP, row + depth[p].at, p % DEEP);
+                ONE_BY_ONE;
+            }
+    }
+}
+/* Sixteen lines at one step: `runs` of them as vectors (0: one that has all lines), or a line at a time. */
+INLINE gather_step_$t gather_vector_$t(const int runs, const gather_lanes *x, const $c *from)
+{
+    if (!runs) return gather_all_$t(from + x->at[0]);
+    gather_step_$t some = gather_some_$t(from + x->at[0], x->mask[0]);
+    if (runs == 1) return some;
+    some = gather_both_$t(some, gather_some_$t(from + x->at[1], x->mask[1]));
+    for (long r = 2; r < x->count && runs > 2; r++) some = gather_both_$t(some, gather_some_$t(from + x->at[r], x->mask[r]));
+    return some;
+}
+INLINE void gather_vectors_$t(const int runs, $e *to, long width, const $c *from, const gather_lanes *lanes, long turn, const gather_table *depth, long k)
+{
+    enum { DEEP = DOT_$q_DEEP };
+    for (long p = 0, slot = 0; p < k; p += DEEP, to += width) {
+        gather_step_$t first = gather_vector_$t(runs, &lanes[slot], from + depth[p].at), second = first;
+        slot = slot + 1 < turn ? slot + 1 : 0;
+        if (DEEP > 1 && p + 1 < k) {
+            second = gather_vector_$t(runs, &lanes[slot], from + depth[p + 1].at);
+            slot = slot + 1 < turn ? slot + 1 : 0;
+        } else if (DEEP > 1) {
+            second = (gather_step_$t){0};
+        }
+        gather_join_$t(to, first, second);
+    }
+}
+INLINE void gather_elements_$t($e *to, long width, const $c *base, const gather_lanes *lanes, long turn, const gather_table *depth, long k)
+{
+    enum { DEEP = DOT_$q_DEEP };
+    for (long p = 0, slot = 0; p < k; p++, slot = slot + 1 < turn ? slot + 1 : 0) {
+        $e *at = to + p / DEEP * width;
+        if (p % DEEP == 0) __builtin_memset(at, 0, 16 * sizeof(*at));
+        for (long r = 0; r < lanes[slot].count; r++) {
+            long step = lanes[slot].step[r];
+            unsigned short mask = lanes[slot].mask[r];
+            const $c *from = base + depth[p].at + lanes[slot].at[r];
+            if (gather_other_$t(at, from, step, mask)) continue;
+            if (mask == 0xffff)
+                UNROLL for (long l = 0; l < 16; l++) {
+                    gather_put_$t(at + l, from + l * step, p % DEEP);
+                    ONE_BY_ONE;
+                }
+            else
+                for (unsigned rest = mask; rest; rest &= rest - 1) {
+                    long l = __builtin_ctz(rest);
+                    gather_put_$t(at + l, from + l * step, p % DEEP);
+                }
         }
     }
 }
-/* Sixteen columns of a panel at all depths, or fewer: what is missing is zero. */
-OUTLINE void gather_pack_columns_$t($a *to, long width, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period)
+/* Sixteen columns of a panel at all depths, or fewer: what is missing is zero. `low` and `high` are what the depths reach; what is inside at
+ * a step is found out once where it comes again after `period` steps, and for all neighbours that are alike otherwise. */
+OUTLINE void gather_pack_columns_$t($e *to, long width, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period, const int *low, const int *high)
 {
+    enum { DEEP = DOT_$q_DEEP };
     gather_run runs[16];
-    gather_lanes kept[GATHER_PERIOD], *lanes = kept;
-    long count = gather_runs(v->guards, lines, n, runs), slot = 0, known = 0;
-    int side_by_side = 1;
-    for (long r = 0; r < count; r++) side_by_side &= runs[r].step == 1;
-    for (long p = 0, end; p < k; p = end) {
-        int turns = period <= GATHER_PERIOD; /* what is found out stays */
-        lanes = &kept[turns ? slot : 0];
-        if (!turns || known <= slot) gather_live(v, runs, count, depth[p].guard, lanes), known++;
-        if (++slot == period) slot = 0;
-        end = turns ? p + 1 : p + depth[p].alike < k ? p + depth[p].alike : k;
+    gather_lanes lanes[GATHER_PERIOD];
+    long count = gather_runs(v->guards, lines, n, runs);
+    int vectors = 1, all = 1;
+    for (long r = 0; r < count; r++) vectors &= runs[r].step == 1;
+    for (long j = 0; j < n && all == 1; j++) all = gather_inside(v, lines[j].guard, low, high);
+    for (long p = 0, end; p < k; to += (end - p + DEEP - 1) / DEEP * width, p = end) {
+        long turn = 1, most = 0;
+        int full = 1;
+        end = k;
+        if (all != 1 && period <= GATHER_PERIOD) {
+            turn = period < k ? period : k;
+        } else if (all != 1) {
+            end = p + depth[p].alike < k ? p + depth[p].alike : k;
+            if (end < k && (end - p) % DEEP) end = end - p > 1 ? end - 1 : end + 1, turn = end - p == 2 ? 2 : 1; /* whole words */
+        }
+        for (long s = 0; s < turn; s++) {
+            gather_live(v, runs, count, depth[p + s].guard, &lanes[s]);
+            most = lanes[s].count > most ? lanes[s].count : most;
+            full &= lanes[s].count == 1 && lanes[s].mask[0] == 0xffff;
+        }
         const $c *from = (const $c *)v->base;
-        if (side_by_side && lanes->count == 1 && lanes->mask[0] == 0xffff)
-            for (long q = p; q < end; q++, to += width) dot_take16_$t(to, from + depth[q].at + lanes->at[0]);
-        else if (side_by_side && lanes->count < 2)
-            for (long q = p; q < end; q++, to += width)
-                *($kx16_u *)to = gather_some_$t(($kx16){0}, from + depth[q].at + lanes->at[0], lanes->mask[0]);
-        else if (side_by_side && lanes->count == 2) {
-            const $c *one = from + lanes->at[0], *other = from + lanes->at[1];
-            unsigned short mask = lanes->mask[0], rest = lanes->mask[1];
-            for (long q = p; q < end; q++, to += width)
-                *($kx16_u *)to = gather_some_$t(gather_some_$t(($kx16){0}, one + depth[q].at, mask), other + depth[q].at, rest);
-        } else if (side_by_side)
-            for (long q = p; q < end; q++, to += width) {
-                $kx16 some = {0};
-                for (long r = 0; r < lanes->count; r++)
-                    some = gather_some_$t(some, from + depth[q].at + lanes->at[r], lanes->mask[r]);
-                *($kx16_u *)to = some;
-            }
+        if (!vectors)
+            gather_elements_$t(to, width, from, lanes, turn, depth + p, end - p);
+        else if (full)
+            gather_vectors_$t(0, to, width, from, lanes, turn, depth + p, end - p);
+        else if (most < 2)
+            gather_vectors_$t(1, to, width, from, lanes, turn, depth + p, end - p);
+        else if (most == 2)
+            gather_vectors_$t(2, to, width, from, lanes, turn, depth + p, end - p);
         else
-            for (long q = p; q < end; q++, to += width) {
-                *($kx16_u *)to = ($kx16){0};
-                for (long r = 0; r < lanes->count; r++)
-                    for (unsigned rest = lanes->mask[r]; rest; rest &= rest - 1) {
-                        long l = __builtin_ctz(rest);
-                        to[l] = dot_take_$t(from[depth[q].at + lanes->at[r] + l * lanes->step[r]]);
-                    }
-            }
+            gather_vectors_$t(3, to, width, from, lanes, turn, depth + p, end - p);
     }
 }
 /* A panel of at most COLUMNS, or of half as many when that is enough. */
-OUTLINE void gather_pack_b_$t($a *to, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period)
+OUTLINE void gather_pack_b_$t($e *to, const gather_view *v, const gather_table *lines, long n, const gather_table *depth, long k, long period, const int *low, const int *high)
 {
-    if (n > DOT_$k_COLUMNS) n = DOT_$k_COLUMNS;
-    long width = n <= DOT_$k_COLUMNS / 2 ? DOT_$k_COLUMNS / 2 : DOT_$k_COLUMNS;
+    if (n > DOT_$q_COLUMNS) n = DOT_$q_COLUMNS;
+    long width = n <= DOT_$q_COLUMNS / 2 ? DOT_$q_COLUMNS / 2 : DOT_$q_COLUMNS;
     for (long j = 0; j < width; j += 16)
         if (j < n)
-            gather_pack_columns_$t(to + j, width, v, lines + j, n - j < 16 ? n - j : 16, depth, k, period);
+            gather_pack_columns_$t(to + j, width, v, lines + j, n - j < 16 ? n - j : 16, depth, k, period, low, high);
         else
-            for (long p = 0; p < k; p++) *($kx16_u *)(to + p * width + j) = ($kx16){0};
+            for (long p = 0; p < k; p += DOT_$q_DEEP) __builtin_memset(to + p / DOT_$q_DEEP * width + j, 0, 16 * sizeof(*to));
 }
 
 //@ part gather_strip_$t
 //@ for f32 f64 f16 bf16 f8e4m3
-//@ needs gather_pack_$t dot_panel_$k
+//@ needs gather_pack_$t dot_panel_$q
 /* As dot_strip: at most DOT_M rows from `top` on. */
 OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long top, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
 {
-    enum { WIDE = DOT_$k_COLUMNS };
-    long pieces = (k + DOT_K - 1) / DOT_K, depth = ((k + pieces - 1) / pieces + 15) / 16 * 16, kc;
-    $a *edge = ($a *)scratch, *panel = edge + DOT_ROWS * WIDE, *rows_a = panel + DOT_K * WIDE;
-    gather_table *lines_a = (gather_table *)(rows_a + (m + DOT_ROWS) * DOT_$k_STRIDE), *lines_b = lines_a + m;
-    gather_table *depth_a = lines_b + n, *depth_b = depth_a + DOT_K;
-    long period = gather_period(&b->depth, b->guards);
-    for (long i = 0; i < DOT_ROWS * DOT_$k_STRIDE; i += DOT_$k_LANES) /* what kernels read beyond the last row */
-        *(dot_$kv *)(rows_a + m * DOT_$k_STRIDE + i) = (dot_$kv){0};
+    enum { WIDE = DOT_$q_COLUMNS, DEEP = DOT_$q_DEEP, MOST = DOT_K * DEEP };
+    long pieces = (k + MOST - 1) / MOST, depth = ((k + pieces - 1) / pieces + 15) / 16 * 16, kc;
+    $a *edge = ($a *)scratch;
+    $e *panel = ($e *)(edge + DOT_ROWS * WIDE), *rows_a = panel + DOT_K * WIDE;
+    gather_table *lines_a = (gather_table *)(rows_a + (m + DOT_ROWS) * DOT_$q_STRIDE), *lines_b = lines_a + m;
+    gather_table *depth_a = lines_b + n, *depth_b = depth_a + MOST;
+    for (long i = 0; i < DOT_ROWS * DOT_$q_STRIDE; i += DOT_$q_LANES) /* what kernels read beyond the last row */
+        *(dot_words_$q *)(rows_a + m * DOT_$q_STRIDE + i) = (dot_words_$q){0};
     gather_count(&a->line, a->guards, a->first, top, m, lines_a);
     gather_count(&b->line, b->guards, b->first, 0, n, lines_b);
     for (long p0 = 0; p0 < k; p0 += kc) {
         kc = k - p0 < depth ? k - p0 : depth;
         int last = p0 + kc == k, unit = gather_count(&a->depth, a->guards, 0, p0, kc, depth_a);
+        int low[GATHER_GUARDS], high[GATHER_GUARDS];
         gather_count(&b->depth, b->guards, 0, p0, kc, depth_b);
         long kept = gather_keep(a, lines_a, m, depth_a, b, lines_b, n, depth_b, kc);
+        long period = kept == kc ? gather_period(&b->depth, b->guards) : GATHER_PERIOD + 1;
         gather_pack_a_$t(rows_a, a, lines_a, m, depth_a, kept, unit && kept == kc);
-        dot_ahead_$k ahead = {0};
+        gather_reach(depth_b, b->guards, kept, low, high);
+        dot_ahead_$q ahead = {0};
         for (long j = 0; j < n; j += WIDE) {
-            int low[GATHER_GUARDS], high[GATHER_GUARDS], done;
+            int low_b[GATHER_GUARDS], high_b[GATHER_GUARDS], done;
             long wide = n - j < WIDE ? n - j : WIDE, from = 0;
-            dot_sums_$k sums = {fresh && !p0 ? 0 : c + j, c_row, c + j, c_row};
-            gather_reach(lines_b + j, b->guards, wide, low, high);
+            dot_sums_$q sums = {fresh && !p0 ? 0 : c + j, c_row, c + j, c_row};
+            gather_reach(lines_b + j, b->guards, wide, low_b, high_b);
             do {
-                long to = gather_steps(b, low, high, depth_b, kept, &from), next = to;
-                gather_steps(b, low, high, depth_b, kept, &next);
+                long to = kept, next = kept;
+                if (!gather_meets(b, low_b, high_b, depth_b, kept, period)) {
+                    to = gather_steps(b, low_b, high_b, depth_b, kept, &from), next = to;
+                    gather_steps(b, low_b, high_b, depth_b, kept, &next);
+                    from = from / DEEP * DEEP; /* whole words */
+                    to = to % DEEP && to < kept ? to + 1 : to;
+                }
                 done = next == kept;
                 if (done && last) sums.to = out + j, sums.to_row = out_row;
                 int whole = to - from == kc;
-                gather_pack_b_$t(panel, b, lines_b + j, wide, depth_b + from, to - from, whole ? period : GATHER_PERIOD + 1);
-                dot_panel_$k(rows_a + from, panel, sums, m, wide, to - from, edge, &ahead);
+                gather_pack_b_$t(panel, b, lines_b + j, wide, depth_b + from, to - from, whole ? period : GATHER_PERIOD + 1, low, high);
+                dot_panel_$q(rows_a + from / DEEP, panel, sums, m, wide, (to - from + DEEP - 1) / DEEP, edge, &ahead);
                 sums.from = c + j;
                 from = next;
             } while (!done);
         }
     }
-}
-
-//@ part gather_lines_$t
-//@ for f32 f64
-//@ needs gather_run dot_rows_$t
-/* Rows of A as lanes, and columns of B as they lie: sums[i][lanes] += x[i] * weights[lanes], of the columns that are inside at
- * a step of depth and no others. Nothing of B is packed. */
-INLINE void gather_rows_$t(const int rows, $a *sums, const $a *x, const $a *weights, long up, long k)
-{
-    dot_$kv s[16];
-    UNROLL for (int i = 0; i < rows; i++) s[i] = *(dot_$kv_u *)(sums + i * DOT_$k_LANES);
-    for (long p = 0; p < k; p++, x += up, weights += DOT_$k_LANES) {
-        dot_$kv y = *(const dot_$kv_u *)weights;
-        UNROLL for (int i = 0; i < rows; i++) s[i] += (x[i] - (dot_$kv){0}) * y;
-    }
-    UNROLL for (int i = 0; i < rows; i++) *(dot_$kv_u *)(sums + i * DOT_$k_LANES) = s[i];
-}
-typedef struct gather_piece_$t {
-    const $a *x;
-    long first, count;
-} gather_piece_$t;
-OUTLINE void gather_pieces_$t($a *sums, const gather_piece_$t *pieces, long count, const $a *weights, long up, long k)
-{
-    enum { MOST = DOT_VECTORS * 4 };
-    for (long r = 0; r < count; r++) {
-        $a *to = sums + pieces[r].first * DOT_$k_LANES;
-        const $a *x = pieces[r].x;
-        long left = pieces[r].count;
-        for (; left >= MOST; left -= MOST, x += MOST, to += MOST * DOT_$k_LANES) gather_rows_$t(MOST, to, x, weights, up, k);
-        if (left >= MOST / 2) {
-            gather_rows_$t(MOST / 2, to, x, weights, up, k);
-            left -= MOST / 2, x += MOST / 2, to += MOST / 2 * DOT_$k_LANES;
-        }
-        if (left >= MOST / 4) {
-            gather_rows_$t(MOST / 4, to, x, weights, up, k);
-            left -= MOST / 4, x += MOST / 4, to += MOST / 4 * DOT_$k_LANES;
-        }
-        for (; left > 0; left--, x++, to += DOT_$k_LANES) gather_rows_$t(1, to, x, weights, up, k);
-    }
-}
-/* 1: done so; 0: not for this product. Worth it where guards keep much away, steps of depth with the same guards follow each
- * other, and lines lie side by side. As gather_strip otherwise. */
-OUTLINE int gather_lines_$t(const gather_view *a, const gather_view *b, long top, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
-{
-    enum { LANES = DOT_$k_LANES, SAMPLES = 16, LEAST_ALIKE = 16 };
-    long panels = (m + LANES - 1) / LANES, alike = 1, inside = 0, first, kc;
-    $a *sums = ($a *)scratch, *weights = sums + panels * n * LANES;
-    gather_run *runs = (gather_run *)(weights + DOT_K * LANES);
-    gather_piece_$t *pieces = (gather_piece_$t *)(runs + n);
-    gather_table *lines_a = (gather_table *)(pieces + n), *lines_b = lines_a + m, *depth_a = lines_b + n, *depth_b = depth_a + DOT_K;
-    for (long d = b->depth.count, guarded = 0; d-- > 1 && !guarded;) {
-        for (long g = 0; g < b->guards; g++) guarded |= b->depth.guard[g][d] != 0;
-        if (!guarded) alike *= b->depth.extent[d];
-    }
-    if (alike < LEAST_ALIKE || m < LANES || n > 1024) return 0; /* the room is for so many */
-    gather_count(&b->line, b->guards, b->first, 0, n, lines_b);
-    long count = gather_runs(b->guards, lines_b, n, runs);
-    for (long r = 0; r < count; r++)
-        if (runs[r].step != 1) return 0;
-    for (long i = 0; i < SAMPLES; i++) {
-        gather_count(&b->depth, b->guards, 0, i * k / SAMPLES, 1, depth_b);
-        for (long r = 0; r < count; r++) inside += gather_within(b, &runs[r], depth_b->guard, &first);
-    }
-    if (4 * inside > 3 * n * SAMPLES) return 0;
-    gather_count(&a->line, a->guards, a->first, top, m, lines_a);
-    for (long i = 0; i < panels * n * LANES; i += LANES) *(dot_$kv_u *)(sums + i) = (dot_$kv){0};
-    for (long p0 = 0; p0 < k; p0 += kc) {
-        kc = k - p0 < DOT_K ? k - p0 : DOT_K;
-        gather_count(&a->depth, a->guards, 0, p0, kc, depth_a);
-        gather_count(&b->depth, b->guards, 0, p0, kc, depth_b);
-        long kept = gather_keep(a, lines_a, m, depth_a, b, lines_b, n, depth_b, kc);
-        for (long p = 0, steps; p < kept; p += steps) {
-            long some = 0, up = p + 1 < kept ? depth_b[p + 1].at - depth_b[p].at : 0;
-            for (steps = 1; steps < depth_b[p].alike && depth_b[p + steps].at == depth_b[p].at + steps * up; steps++);
-            for (long r = 0; r < count; r++) {
-                long within = gather_within(b, &runs[r], depth_b[p].guard, &first);
-                if (within) pieces[some++] = (gather_piece_$t){(const $a *)b->base + depth_b[p].at + runs[r].at + runs[r].lane + first, runs[r].lane + first, within};
-            }
-            for (long i = 0; i < m && some; i += LANES) {
-                for (long q = 0; q < steps; q++)
-                    for (long l = 0; l < LANES; l++) {
-                        int has = i + l < m && gather_has(a, lines_a[i + l].guard, depth_a[p + q].guard);
-                        weights[q * LANES + l] = has ? ((const $a *)a->base)[lines_a[i + l].at + depth_a[p + q].at] : 0;
-                        ONE_BY_ONE;
-                    }
-                gather_pieces_$t(sums + i * n, pieces, some, weights, up, steps);
-            }
-        }
-    }
-    for (long i = 0; i < m; i++)
-        for (long j = 0; j < n; j++) {
-            out[i * out_row + j] = sums[i / LANES * LANES * n + j * LANES + i % LANES] + (fresh ? 0 : c[i * c_row + j]);
-            ONE_BY_ONE;
-        }
-    return 1;
 }
 
 //@ part gather_strips_$t
