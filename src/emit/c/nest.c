@@ -321,6 +321,8 @@ static void emit_vector_pass(nest *n)
         n->known[axis] = common_constraints(n, pass, 1, axis);
         put_limits(n, n->outer, &n->known[axis], extent_text(e, pass->loops[axis]), &first[axis], &last[axis]);
     }
+    n->firsts = first;
+    n->lasts = last;
     int64_t extent = pass->loops[vector_axis];
     bool bounded = n->known[vector_axis].count > 0, part_only = !bounded && extent >= 0 && extent < 16;
     bool even = limits_are_even(e, &n->known[vector_axis], extent);
@@ -406,6 +408,7 @@ static void emit_vector_pass(nest *n)
     text_add(&n->level[n->outer], text_get(&loop));
     text_free(&loop);
     forget_below(n, n->outer);
+    n->firsts = n->lasts = NULL;
     for (int i = 0; i < pass->sink_count; i++) {
         const sink *s = &pass->sinks[i];
         if (s->kind == SINK_ASSERT) {

@@ -51,12 +51,13 @@ typedef struct nest {
     text level[MAX_RANK + 2];
     memo *memos;
     int memo_count, memo_capacity;
-    constraints known[MAX_RANK]; /* by loop axis: hold for all positions the loop runs over */
-    constraints inside;          /* of the vector loop: assumed by the whole vectors */
-    const char *position;        /* of lane 0: "j", or "(j + 16)" in an unrolled body */
-    int part;                    /* number of the body, when it is unrolled */
-    level_names names;           /* pointers and tests of the levels around */
-    const char *stream_base;     /* pointer of position 0 of the first streaming store, or NULL */
+    constraints known[MAX_RANK];  /* by loop axis: hold for all positions the loop runs over */
+    constraints inside;           /* of the vector loop: assumed by the whole vectors */
+    const char *position;         /* of lane 0: "j", or "(j + 16)" in an unrolled body */
+    int part;                     /* number of the body, when it is unrolled */
+    level_names names;            /* pointers and tests of the levels around */
+    const char **firsts, **lasts; /* limits of the loops of a vector pass while it is emitted, by axis; else NULL */
+    const char *stream_base;      /* pointer of position 0 of the first streaming store, or NULL */
 } nest;
 
 /* Where an access goes. Exactly one of stride and index is set when it differs from lane to lane. */
@@ -98,6 +99,9 @@ const char *constraint_extent(emitter *e, const constraint *c);
 bool constraint_known(const nest *n, int axis, const constraint *c);
 /* Does it hold at this axis of a loop? A register of the test; truth when no test is needed. */
 reg constraint_test(nest *n, int axis, const constraint *c, value step);
+
+/* c/turn.c */
+bool turned_load(nest *n, const tile_op *op, place at, address *result); /* false: not a load across lines */
 
 /* c/ahead.c */
 void access_prefetch(nest *n, const tile_op *op, const address *a);

@@ -262,8 +262,11 @@ reg nest_compute(nest *n, value v, place at)
     case OP_RESHAPE:
     case OP_PERMUTE: r = nest_value(n, op->operands[0], place_of_operand(e->survey, op, 0, &at)); break;
     case OP_LOAD: {
-        address a = access_address(n, op, at);
-        access_prefetch(n, op, &a);
+        address a;
+        if (!turned_load(n, op, at, &a)) {
+            a = access_address(n, op, at);
+            access_prefetch(n, op, &a);
+        }
         r = address_load(n, v, a);
         break;
     }

@@ -98,50 +98,64 @@ INLINE $c fold_min_$tx16($tx16 v)
     return v[0];
 }
 
+/* Each lane with those one, two, four and eight before it. Where there are none it is the identity, or for the largest and the least the
+ * first lane again. */
+
+//@ part scan_shift
+#define SCAN_FIRST(v) __builtin_shufflevector(v, v, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+#define SCAN_1(v, o) __builtin_shufflevector(v, o, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+#define SCAN_2(v, o) __builtin_shufflevector(v, o, 16, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
+#define SCAN_4(v, o) __builtin_shufflevector(v, o, 16, 16, 16, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+#define SCAN_8(v, o) __builtin_shufflevector(v, o, 16, 16, 16, 16, 16, 16, 16, 16, 0, 1, 2, 3, 4, 5, 6, 7)
+
 //@ part scan_sum_$tx16
-//@ for f32 i32 u32
+//@ for f32 f64 i8 i16 i32 i64 u8 u16 u32 u64
+//@ needs scan_shift
 INLINE $tx16 scan_sum_$tx16($tx16 v)
 {
     $tx16 o = {0};
-    v += __builtin_shufflevector(v, o, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14);
-    v += __builtin_shufflevector(v, o, 16, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13);
-    v += __builtin_shufflevector(v, o, 16, 16, 16, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
-    v += __builtin_shufflevector(v, o, 16, 16, 16, 16, 16, 16, 16, 16, 0, 1, 2, 3, 4, 5, 6, 7);
-    return v;
-}
-
-//@ part scan_sum_$tx16
-//@ for f64 i8 i16 i64 u8 u16 u64
-INLINE $tx16 scan_sum_$tx16($tx16 v)
-{
-    for (int k = 1; k < 16; k++) v[k] = ($c)(v[k] + v[k - 1]);
+    v += SCAN_1(v, o);
+    v += SCAN_2(v, o);
+    v += SCAN_4(v, o);
+    v += SCAN_8(v, o);
     return v;
 }
 
 //@ part scan_prod_$tx16
 //@ for f32 f64 i8 i16 i32 i64 u8 u16 u32 u64
+//@ needs scan_shift
 INLINE $tx16 scan_prod_$tx16($tx16 v)
 {
-    for (int k = 1; k < 16; k++) v[k] = ($c)(v[k] * v[k - 1]);
+    $tx16 o = ($tx16){0} + 1;
+    v *= SCAN_1(v, o);
+    v *= SCAN_2(v, o);
+    v *= SCAN_4(v, o);
+    v *= SCAN_8(v, o);
     return v;
 }
 
 //@ part scan_max_$tx16
 //@ for f32 f64 i8 i16 i32 i64 u8 u16 u32 u64
-//@ needs max_$t
+//@ needs scan_shift max_$tx16
 INLINE $tx16 scan_max_$tx16($tx16 v)
 {
-    for (int k = 1; k < 16; k++) v[k] = max_$t(v[k], v[k - 1]);
-    return v;
+    $tx16 o = SCAN_FIRST(v);
+    v = max_$tx16(v, SCAN_1(v, o));
+    v = max_$tx16(v, SCAN_2(v, o));
+    v = max_$tx16(v, SCAN_4(v, o));
+    return max_$tx16(v, SCAN_8(v, o));
 }
 
 //@ part scan_min_$tx16
 //@ for f32 f64 i8 i16 i32 i64 u8 u16 u32 u64
-//@ needs min_$t
+//@ needs scan_shift min_$tx16
 INLINE $tx16 scan_min_$tx16($tx16 v)
 {
-    for (int k = 1; k < 16; k++) v[k] = min_$t(v[k], v[k - 1]);
-    return v;
+    $tx16 o = SCAN_FIRST(v);
+    v = min_$tx16(v, SCAN_1(v, o));
+    v = min_$tx16(v, SCAN_2(v, o));
+    v = min_$tx16(v, SCAN_4(v, o));
+    return min_$tx16(v, SCAN_8(v, o));
 }
 
 /* Philox4x32-10: the counter is (offset low, offset high, i low, i high). */

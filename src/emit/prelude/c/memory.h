@@ -233,9 +233,12 @@ INLINE unsigned spread_bits(unsigned bits) { return __builtin_ia32_pdep_si(bits,
 #define IS_NEAR(stride) ((stride) < 1L << 26 && (stride) > -(1L << 26))
 #endif
 
+//@ part backwards
+#define BACKWARDS(v) __builtin_shufflevector(v, v, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+
 //@ part load_stride_$tx16
 //@ for f32 i32 u32
-//@ needs mask_bits spread_bits load_bits_$tx16 iota_i32x16 splat_i32x16
+//@ needs backwards mask_bits spread_bits load_bits_$tx16 iota_i32x16 splat_i32x16
 OUTLINE $tx16 load_lanes_$tx16(const $c *p, long stride, unsigned bits)
 {
     $tx16 r = {0};
@@ -246,6 +249,8 @@ OUTLINE $tx16 load_lanes_$tx16(const $c *p, long stride, unsigned bits)
 INLINE $tx16 load_stride_$tx16(const $c *p, long stride, mask16 m)
 {
     unsigned bits = mask_bits(m);
+    if (stride == -1 && bits == 0xffff) /* an axis that was turned round */
+        return BACKWARDS(*(const $tx16_u *)(p - 15));
 #ifdef MASK_REGISTERS
     if (stride == 2) {
         unsigned both = spread_bits(bits);
@@ -267,11 +272,12 @@ INLINE $tx16 load_stride_$tx16(const $c *p, long stride, mask16 m)
 
 //@ part load_stride_$tx16
 //@ for f64 i8 i16 i64 u8 u16 u64
-//@ needs mask_bits
+//@ needs backwards mask_bits
 INLINE $tx16 load_stride_$tx16(const $c *p, long stride, mask16 m)
 {
     $tx16 r = {0};
     unsigned bits = mask_bits(m);
+    if (stride == -1 && bits == 0xffff) return BACKWARDS(*(const $tx16_u *)(p - 15));
     for (int k = 0; k < 16; k++)
         if (bits >> k & 1) r[k] = p[k * stride];
     return r;
