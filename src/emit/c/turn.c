@@ -23,10 +23,11 @@ static const char *turned_base(nest *n, const tile_op *op, place at, int row, co
     bool rows = false;
     *stride = NULL;
     for (int axis = 0, operand = a->first_index; axis < a->rank; axis++) {
-        value start = op->operands[operand];
-        if (a->kind[axis] != INDEX_SLICE || e->k->values[start].type.rank) return NULL;
-        if (!is_one(e->survey, op->operands[operand + 1])) return NULL;
-        int loop = at.axis[a->result_axis[axis]];
+        value start = op->operands[operand++];
+        bool slice = a->kind[axis] == INDEX_SLICE;
+        if (e->k->values[start].type.rank) return NULL;
+        if (slice && !is_one(e->survey, op->operands[operand++])) return NULL;
+        int loop = slice ? at.axis[a->result_axis[axis]] : NO_AXIS;
         const char *by = stride_text(e, a->array, axis);
         constraint c = constraint_of_axis(e, start, a->array, axis);
         if (!a->safe[axis] && (loop == NO_AXIS || !constraint_known(n, loop, &c))) return NULL;
@@ -40,7 +41,6 @@ static const char *turned_base(nest *n, const tile_op *op, place at, int row, co
         } else if (loop != NO_AXIS) {
             base = arena_print(e->memory, "%s + i%d * %s", base, loop, by);
         }
-        operand += 2;
     }
     return rows && *stride ? base : NULL;
 }
