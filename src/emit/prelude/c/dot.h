@@ -397,98 +397,9 @@ OUTLINE void dot_pack_b_$t($e *to, const $c *b, long b_row, long b_column, long 
         }
 }
 
-/* Rows and columns in the type of the sum. */
-
-//@ part dot_thin_$t
-//@ for f32 f64 f16 bf16 f8e4m3 i8 u8
-//@ needs dot_sizes dot_take_$t fold_sum_$kx16
-OUTLINE void dot_pack_row_$t($a *to, const $c *from, long step, long count)
-{
-    long i = 0;
-    for (; i + 16 <= count && step == 1; i += 16) dot_take16_$t(to + i, from + i);
-    for (; i < count; i++) {
-        to[i] = dot_take_$t(from[i * step]);
-        ONE_BY_ONE;
-    }
-}
-/* c[m][n] += a b for one or two rows whose elements lie side by side, as those of each column of b do: products of lines, eight sums at a
- * time. Nothing is packed, and each line is read from its beginning to its end. */
-INLINE void dot_lines_some_$t(const int rows, const int columns, const $c *a, long a_row, const $c *b, long b_column, $a *c, long c_row, long k)
-{
-    $kx16 sums[2][4] = {{{0}}};
-    $a rest[2][4] = {{0}};
-    long p = 0;
-    for (; p + 16 <= k; p += 16) {
-        $a x[2][16], y[16];
-        UNROLL for (int i = 0; i < rows; i++) dot_take16_$t(x[i], a + i * a_row + p);
-        UNROLL for (int j = 0; j < columns; j++) {
-            dot_take16_$t(y, b + j * b_column + p);
-            UNROLL for (int i = 0; i < rows; i++) sums[i][j] += *($kx16_u *)x[i] * *($kx16_u *)y;
-        }
-    }
-    for (; p < k; p++)
-        UNROLL for (int j = 0; j < columns; j++)
-            UNROLL for (int i = 0; i < rows; i++) {
-                rest[i][j] += dot_take_$t(a[i * a_row + p]) * dot_take_$t(b[j * b_column + p]);
-                ONE_BY_ONE;
-            }
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < columns; j++) c[i * c_row + j] += rest[i][j] + fold_sum_$kx16(sums[i][j]);
-}
-OUTLINE void dot_lines_$t(const $c *a, long a_row, const $c *b, long b_column, $a *c, long c_row, long m, long n, long k)
-{
-    for (long j = 0; j < n; j += 4) {
-        const $c *line = b + j * b_column;
-        if (m == 2 && n - j >= 4) {
-            dot_lines_some_$t(2, 4, a, a_row, line, b_column, c + j, c_row, k);
-        } else if (n - j >= 4) {
-            dot_lines_some_$t(1, 4, a, a_row, line, b_column, c + j, c_row, k);
-        } else {
-            for (long i = 0; i < m; i++)
-                for (long l = 0; l < n - j; l++)
-                    dot_lines_some_$t(1, 1, a + i * a_row, a_row, line + l * b_column, b_column, c + i * c_row + j + l, c_row, k);
-        }
-    }
-}
-/* Few rows or few columns: A and B are read once or twice, nothing is packed but one row or column of B. */
-OUTLINE void dot_thin_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, $a *c, long c_row,
-                         long m, long n, long k, $a *buffer)
-{
-    for (long p = 0; p < k && n >= 8; p++) {
-        dot_pack_row_$t(buffer, b + p * b_row, b_column, n);
-        for (long i = 0; i < m; i++) {
-            $a x = dot_take_$t(a[i * a_row + p * a_column]);
-            long j = 0;
-            for (; j + 16 <= n; j += 16) *($kx16_u *)(c + i * c_row + j) += x * *($kx16_u *)(buffer + j);
-            for (; j < n; j++) {
-                c[i * c_row + j] += x * buffer[j];
-                ONE_BY_ONE;
-            }
-        }
-    }
-    for (long j = 0; j < n && n < 8; j++) {
-        dot_pack_row_$t(buffer, b + j * b_column, b_row, k);
-        for (long i = 0; i < m; i++) {
-            $kx16 sums = {0};
-            $a sum = 0, x[16];
-            const $c *row = a + i * a_row;
-            long p = 0;
-            for (; p + 16 <= k && a_column == 1; p += 16) {
-                dot_take16_$t(x, row + p);
-                sums += *($kx16_u *)x * *($kx16_u *)(buffer + p);
-            }
-            for (; p < k; p++) {
-                sum += dot_take_$t(row[p * a_column]) * buffer[p];
-                ONE_BY_ONE;
-            }
-            c[i * c_row + j] += sum + fold_sum_$kx16(sums);
-        }
-    }
-}
-
 //@ part dot_strips_$t
 //@ for f32 f64 f16 bf16 f8e4m3 i8 u8
-//@ needs dot_panel_$q dot_pack_$t dot_thin_$t
+//@ needs dot_panel_$q dot_pack_$t dot_thin_$t dot_slim_$t
 /* At most DOT_M rows: blocks of depth, in them panels of columns. The sums start in c, or at zero when `fresh`, rest in
  * c between blocks, and end in out. */
 OUTLINE void dot_strip_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, $a *scratch)
@@ -532,9 +443,10 @@ OUTLINE void dot_strip_$t(const $c *a, long a_row, long a_column, const $c *b, l
 }
 OUTLINE void dot_strips_$t(const $c *a, long a_row, long a_column, const $c *b, long b_row, long b_column, int fresh, $a *c, long c_row, $a *out, long out_row, long m, long n, long k, char *scratch)
 {
+    int lines = m < 3 && b_row == 1 && b_column != 1;
+    if (!lines && dot_slim_$t(a, a_row, a_column, b, b_row, b_column, fresh, out, out_row, m, n, k, ($a *)scratch)) return;
     if (n < 8 || m < 3) {
         for (long i = 0; i < m && fresh; i++) __builtin_memset(out + i * out_row, 0, n * sizeof(*out));
-        int lines = m < 3 && b_row == 1 && b_column != 1;
         if (lines && a_column == 1) {
             dot_lines_$t(a, a_row, b, b_column, out, out_row, m, n, k);
             return;
