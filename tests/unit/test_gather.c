@@ -219,8 +219,11 @@ TEST(floats)
 
 TEST(other_types)
 {
-    compare(&cases[0], QN_F64, 1e-6);
-    compare(&cases[0], QN_BF16, 2e-2);
+    for (int i = 0; i < COUNT(cases);
+         i += share_of_few("convolutions")) { /* by pairs of bf16: odd depths, guards within a pair */
+        compare(&cases[i], QN_BF16, 2e-2);
+        if (i % 4 == 0) compare(&cases[i], QN_F64, 1e-6);
+    }
     compare(&cases[6], QN_F16, 3e-3);
 }
 

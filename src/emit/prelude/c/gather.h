@@ -356,18 +356,22 @@ INLINE gather_step_$t gather_vector_$t(const int runs, const gather_lanes *x, co
     for (long r = 2; r < x->count && runs > 2; r++) some = gather_both_$t(some, gather_some_$t(from + x->at[r], x->mask[r]));
     return some;
 }
-/* All words whose steps have the same lanes, then the next ones: what is inside stays in registers. */
+INLINE void gather_word_$t(const int runs, $e *to, const $c *from, const gather_lanes *one, const gather_lanes *other, const gather_table *depth, long left)
+{
+    gather_step_$t first = gather_vector_$t(runs, one, from + depth[0].at), second = {0};
+    if (DOT_$q_DEEP > 1 && left > 1) second = gather_vector_$t(runs, other, from + depth[1].at);
+    gather_join_$t(to, first, second);
+}
+/* All words whose steps have the same lanes, then the next ones: what is inside stays in registers. Of a panel that is narrower than what is
+ * written the rows come in their order, for each ends in the next one. */
 INLINE void gather_vectors_$t(const int runs, $e *to, long width, const $c *from, const gather_lanes *lanes, long turn, const gather_table *depth, long k)
 {
     enum { DEEP = DOT_$q_DEEP };
-    long words = turn % DEEP ? turn : turn / DEEP;
+    long words = width < 16 ? (k + DEEP - 1) / DEEP : turn % DEEP ? turn : turn / DEEP;
     for (long s = 0; s < words; s++) {
         const gather_lanes one = lanes[s * DEEP % turn], other = lanes[(s * DEEP + 1) % turn];
-        for (long p = s * DEEP; p < k; p += words * DEEP) {
-            gather_step_$t first = gather_vector_$t(runs, &one, from + depth[p].at), second = {0};
-            if (DEEP > 1 && p + 1 < k) second = gather_vector_$t(runs, &other, from + depth[p + 1].at);
-            gather_join_$t(to + p / DEEP * width, first, second);
-        }
+        for (long p = s * DEEP; p < k; p += words * DEEP)
+            gather_word_$t(runs, to + p / DEEP * width, from, &one, &other, depth + p, k - p);
     }
 }
 INLINE void gather_elements_$t($e *to, long width, const $c *base, const gather_lanes *lanes, long turn, const gather_table *depth, long k)
