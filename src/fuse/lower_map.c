@@ -100,6 +100,18 @@ static int row_axis(const loop *p, const lowering *l, int count)
     return row;
 }
 
+/* Are there fewer programs of this size than multiprocessors? Then what one thread does after another is the time of all: it
+ * gets as little as possible. One smaller size alone, so that a kernel has two texts, whatever its extents. */
+static bool leaves_units_idle(const loop *p, const lowering *l, int count, int row, const int64_t *dims)
+{
+    int64_t programs = 1;
+    for (int i = 0; i < count; i++) {
+        int64_t side = i == row ? dims[0] : i == count - 1 ? dims[1] : 1;
+        programs *= (l->extents[i] + side - 1) / side;
+    }
+    return p->b->options->gpu && programs < p->b->options->units;
+}
+
 qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 {
     lowering *l = loop_begin(p);
@@ -135,6 +147,7 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
              * size would get a text of its own. */
             int64_t rows = turn_side(l->extents[row], f->dims[0]);
             if (p->b->options->gpu && row > 0 && rows * f->dims[1] >= MAP_LEAST) f->dims[0] = rows;
+            if (leaves_units_idle(p, l, count, row, f->dims)) f->dims[0] = MAXIMUM(MAP_LEAST / f->dims[1], 1);
         }
         if (row >= 0) blocks[row] = f->dims[0];
         blocks[count - 1] = f->dims[f->rank - 1];

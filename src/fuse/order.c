@@ -9,6 +9,7 @@
  * NaN comes after all numbers going up, before them going down.
  * SPDX-License-Identifier: MIT
  */
+#include "fuse/cost.h"
 #include "fuse/order.h"
 
 #define SORT_BLOCK 64
@@ -24,9 +25,16 @@
 #define FEW_ROWS 64
 #define BLOCK_ROW 16384 /* the registers of a GPU's block hold it, with another block beside it */
 #define BLOCK_STEP 8192
-#define SCAN_AT_ONCE 16 /* rows of columns whose loads are on their way together */
-#define SCAN_PROGRAMS 7 /* of columns, of each multiprocessor: below, they are chained */
-#define SCAN_CHAIN 128  /* rows from which on they are */
+#define SCAN_AT_ONCE 16    /* rows of columns whose loads are on their way together */
+#define SCAN_PROGRAMS 7    /* of columns, of each multiprocessor: below, they are chained */
+#define SCAN_CHAIN 128     /* rows from which on they are */
+#define SCAN_TILE_BYTES 32 /* of a row of a program that holds all rows at once: what memory hands out at a time */
+#define SCAN_TILE_ROWS 512
+#define SCAN_TILES 4        /* such programs, of each multiprocessor, that run at once */
+#define SCAN_TRIP_NS 600    /* a load that others wait for */
+#define SCAN_TILE_TRIP 1024 /* elements that a block loads before it waits */
+#define SCAN_CHAIN_ROWS 32  /* of one program of a chain; the rest is a launch of its own, row after row */
+#define SCAN_LANES_NS 200   /* 32 rows, added up by the lanes of a warp */
 
 /* A view [before][axis][after] as [before][after][axis]. */
 static fuse_argument axis_last(fuse_argument a)
@@ -124,6 +132,30 @@ static const char *scan_columns_source(const column_scan *c)
     return source;
 }
 
+/* All rows of a few columns at once, scanned by the lanes of warps. */
+static const char scan_tile_source[] =
+    "kernel scan_%s(in %s x[A][n][B], out %s y[A][n][B]) launch (min(n, 1) * cdiv(B, %d), A)\n"
+    "{\n"
+    "    int b = program(0) * %d, a = program(1);\n"
+    "    tile %s v = %s(x[a][0 : %d][b : %d]);\n"
+    "    y[a][0 : %d][b : %d] = %s(v, axis = 0);\n"
+    "}\n";
+
+/* Rows of such a program, a power of two; 0: columns go down in steps, or are chained. Few columns
+ * leave a GPU idle while it waits for launches and for one row after another: that is what is estimated. */
+static int scan_tile_rows(const fuse_options *options, const fuse_argument *to, int wide, bool chained)
+{
+    int64_t n = to->extents[1], programs = to->extents[0] * ((to->extents[2] + wide - 1) / wide);
+    if (!options->gpu || n > SCAN_TILE_ROWS || programs > (int64_t)SCAN_TILES * MAXIMUM(options->units, 1)) return 0;
+    int rows = 32, launches = chained ? 2 + (n % SCAN_CHAIN_ROWS != 0) : 1;
+    while (rows < n) rows *= 2;
+    int64_t in_steps = (n - 1) / SCAN_AT_ONCE + (n - 1) % SCAN_AT_ONCE, in_chain = 2 + n % SCAN_CHAIN_ROWS;
+    double steps_ns = (double)(1 + (chained ? in_chain : in_steps)) * SCAN_TRIP_NS;
+    double tile_ns = (double)((int64_t)rows * wide / SCAN_TILE_TRIP + 1) * SCAN_TRIP_NS + rows / 32.0 * SCAN_LANES_NS;
+    double others_ns = cost_of_bytes(options, 0, 0, launches).time_ns + steps_ns;
+    return cost_of_bytes(options, 0, 0, 1).time_ns + tile_ns < others_ns ? rows : 0;
+}
+
 /* Few long rows: sums of blocks, their scan, and each block again behind what comes before it. */
 static const char scan_long_source[] =
     "kernel scan_%s(in %s x[A][B][n], out %s y[A][B][n], scratch %s part[A * B][cdiv(n, %d)])\n"
@@ -174,6 +206,14 @@ bool fuse_scan_kernel(arena *memory, const graph *g, node n, const fuse_view *in
     bool chained = options->gpu && !rows && programs < (int64_t)SCAN_PROGRAMS * MAXIMUM(options->units, 1) &&
                    to.extents[1] >= SCAN_CHAIN;
     column_scan columns = {memory, name, type, inside, of->attr.fold, block, options->gpu ? SCAN_AT_ONCE : 1};
+    int wide = SCAN_TILE_BYTES / dtypes[of->elem].size_bytes;
+    int tile = rows ? 0 : scan_tile_rows(options, &to, wide, chained);
+    if (tile) {
+        source = arena_print(memory, scan_tile_source, name, type, type, wide, wide, inside, inside, tile, wide, tile,
+                             wide, name);
+        out->kernel = fuse_from_source(memory, arena_print(memory, "scan_%s", name), source);
+        return true;
+    }
     if (chained) {
         out->kernel = fuse_scan_chain(memory, name, of->attr.fold, of->elem, to.extents[2]);
         return true;

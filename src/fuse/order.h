@@ -68,14 +68,15 @@ tile_kernel *fuse_scatter_cuda(arena *memory, scatter_cuda_kind kind, dtype inde
 
 /* sort.c: an ARGSORT as calls of kernels in CUDA and arithmetic around them; n itself where its keys are too wide. sorted
  * (or NULL) gets the keys in their order where that costs nothing; else it is left alone. */
-node fuse_sort_prepare(graph *g, node n, node *sorted);
+node fuse_sort_prepare(graph *g, node n, const fuse_options *options, node *sorted);
 /* x with its axis last; back: the permutation that undoes it. */
 node fuse_axis_last(graph *g, node x, int axis, int *back);
 /* The one result of a kernel that is written out: its module is made from the source. */
 node fuse_source_call(graph *g, const char *name, const char *source, dtype elem, const shape *s, const node *inputs,
                       int count);
-/* The first `count` positions of an ARGSORT of x; 0: by sorting it all. */
-node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count);
+/* The first `count` positions of an ARGSORT of x; 0: by sorting it all. values (or NULL) gets the elements there, where that
+ * costs nothing, else it is left alone; where they come and no `positions` are wanted, 0 comes back too. */
+node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count, bool positions, node *values);
 
 /* order_c.c: the same on a CPU, by kernels written in C: an ARGSORT (n itself if it has nothing to sort); the first `count`
  * positions of one, or 0; a TAKE_ADD or GATHER_ADD to single numbers, or 0. */

@@ -65,7 +65,7 @@ static node prepare_node(graph *g, node n, const fuse_options *options)
         return n && graph_get(g, n)->code == GRAPH_CONCAT ? concat_tree(g, n) : n;
     }
     if (x->code == GRAPH_DOT) return fuse_dot_prepare(g, options->gpu ? fuse_dot_round(g, n) : n, options);
-    if (x->code == GRAPH_ARGSORT && options->cuda_text) return fuse_sort_prepare(g, n, NULL);
+    if (x->code == GRAPH_ARGSORT && options->cuda_text) return fuse_sort_prepare(g, n, options, NULL);
     if (x->code == GRAPH_ARGSORT && options->c_text) return fuse_sort_c(g, n);
     if (x->code == GRAPH_REDUCE && !shape_count(&graph_get(g, x->inputs[0])->shape) && shape_count(&x->shape))
         return graph_full(g, x->elem, &x->shape, fold_identity(x->attr.fold, x->elem));
@@ -119,20 +119,65 @@ static node in_order(graph *g, const fuse_leaf *leaves, int leaf_count, const fu
     return strides_are_row_major(s->rank, s->extents, leaves[n].strides) ? n : graph_same(g, GRAPH_KEEP, n, 3000);
 }
 
-/* The first positions of a sort; 0: n is something else, or more is wanted than a selection finds. */
-static node first_of_sort(graph *g, const graph_node *x, const fuse_leaf *leaves, int leaf_count, const node *now,
-                          const fuse_options *options)
+typedef struct preparing {
+    graph *g;
+    const fuse_leaf *leaves;
+    const fuse_options *options;
+    const bool *reached;
+    arena *memory;
+    score_loops *loops;   /* NULL: none */
+    layer_search *layers; /* NULL: none */
+    sum_search sums;
+    preparation p;
+} preparing;
+
+/* The first positions of a sort; 0: n is something else, or more is wanted than a selection finds. positions, values: as
+ * fuse_select_prepare has them. */
+static node first_of_sort(preparing *w, const graph_node *x, bool positions, node *values)
 {
     if (x->code != GRAPH_SLICE) return 0;
+    graph *g = w->g;
     const graph_node sort = *graph_get(g, x->inputs[0]);
     if (sort.code != GRAPH_ARGSORT) return 0;
     for (int k = 0; k < x->shape.rank; k++)
         if (x->attr.start[k] || x->attr.step[k] != 1 ||
             (k != sort.attr.axis && x->shape.extents[k] != sort.shape.extents[k]))
             return 0;
-    node keys = in_order(g, leaves, leaf_count, options, now[sort.inputs[0]]);
-    return (options->cuda_text ? fuse_select_prepare : fuse_select_c)(g, keys, sort.attr.axis, sort.attr.index,
-                                                                      x->shape.extents[sort.attr.axis]);
+    node keys = in_order(g, w->leaves, w->p.old_count, w->options, w->p.now[sort.inputs[0]]);
+    int axis = sort.attr.axis;
+    int64_t count = x->shape.extents[axis];
+    if (w->options->cuda_text) return fuse_select_prepare(g, keys, axis, sort.attr.index, count, positions, values);
+    return fuse_select_c(g, keys, axis, sort.attr.index, count);
+}
+
+/* Does m look up, at the positions n that begin a sort, what was sorted? */
+static bool takes_first(const graph *g, node m, node n)
+{
+    const graph_node *x = graph_get(g, m), *first = graph_get(g, n);
+    if (x->code != GRAPH_GATHER || x->inputs[1] != n || first->code != GRAPH_SLICE) return false;
+    const graph_node *sort = graph_get(g, first->inputs[0]);
+    return sort->code == GRAPH_ARGSORT && sort->inputs[0] == x->inputs[0] && sort->attr.axis == x->attr.axis;
+}
+
+/* Positions that begin a sort, or the elements there: of one selection, which is asked for what is wanted of both. */
+static node selected(preparing *w, node n)
+{
+    graph *g = w->g;
+    const graph_node x = *graph_get(g, n);
+    bool looks_up = x.code == GRAPH_GATHER && takes_first(g, n, x.inputs[1]);
+    if (!shape_count(&x.shape) || (x.code != GRAPH_SLICE && !looks_up)) return 0;
+    node slice = looks_up ? x.inputs[1] : n, elements = 0;
+    bool positions = w->sums.kept[slice], values = false;
+    for (node m = slice + 1; (int)m < w->p.old_count; m++) {
+        if (!w->reached[m] || w->leaves[m].given) continue;
+        bool takes = takes_first(g, m, slice);
+        values |= takes;
+        for (int i = 0; i < graph_get(g, m)->input_count && !takes; i++)
+            positions |= graph_get(g, m)->inputs[i] == slice;
+    }
+    const graph_node first = *graph_get(g, slice);
+    node places = first_of_sort(w, &first, positions, values ? &elements : NULL);
+    return looks_up ? elements : places;
 }
 
 /* What stands alone reads a view with one stride before its axis, one along it and one after it: else a copy. */
@@ -162,17 +207,6 @@ static sum_search search_sums(graph *g, const fuse_leaf *leaves, const bool *rea
     return (sum_search){.g = g, .options = options, .uses = uses, .kept = kept};
 }
 
-typedef struct preparing {
-    graph *g;
-    const fuse_leaf *leaves;
-    const fuse_options *options;
-    arena *memory;
-    score_loops *loops;   /* NULL: none */
-    layer_search *layers; /* NULL: none */
-    sum_search sums;
-    preparation p;
-} preparing;
-
 /* What stands for a node. Inputs are prepared before, as they are older; a loop may ask for younger ones. */
 static node prepare(void *context, node n)
 {
@@ -198,11 +232,10 @@ static node prepare(void *context, node n)
     g->label = x.label;
     bool fused = w->options->gpu && w->options->mode == FUSE_FUSED && shape_count(&x.shape);
     bool text = w->options->cuda_text || w->options->c_text;
-    node selected =
-        text && shape_count(&x.shape) ? first_of_sort(g, &x, w->leaves, w->p.old_count, w->p.now, w->options) : 0;
-    if (!selected && fused) selected = fuse_sum_prepare(&w->sums, n);
-    if (!selected) selected = prepare_node(g, changed ? graph_again(g, n, inputs) : n, w->options);
-    return w->p.now[n] = fuse_channels_prepare(g, w->leaves, w->p.old_count, selected, w->options);
+    made = text ? selected(w, n) : 0;
+    if (!made && fused) made = fuse_sum_prepare(&w->sums, n);
+    if (!made) made = prepare_node(g, changed ? graph_again(g, n, inputs) : n, w->options);
+    return w->p.now[n] = fuse_channels_prepare(g, w->leaves, w->p.old_count, made, w->options);
 }
 
 preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, int root_count,
@@ -212,6 +245,7 @@ preparation plan_prepare(graph *g, const fuse_leaf *leaves, const node *roots, i
     w.p.now = ARENA_ARRAY(memory, node, g->node_count);
     bool *reached = ARENA_ARRAY(memory, bool, g->node_count);
     plan_reach(g, leaves, g->node_count, roots, root_count, reached);
+    w.reached = reached;
     w.loops = scores_find(g, leaves, reached, roots, root_count, options, memory);
     w.layers = layers_find(g, leaves, reached, roots, root_count, options, memory);
     w.sums = search_sums(g, leaves, reached, roots, root_count, options, memory);

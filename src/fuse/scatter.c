@@ -136,7 +136,7 @@ node fuse_scatter_prepare(graph *g, node n, const fuse_options *options)
         } else {
             if (options->cuda_text) index = graph_short_index(g, index, of.shape.extents[of.attr.axis]);
             order = graph_argsort(g, index, takes ? 0 : of.attr.axis, false);
-            if (options->cuda_text) order = fuse_sort_prepare(g, order, &sorted);
+            if (options->cuda_text) order = fuse_sort_prepare(g, order, options, &sorted);
             if (options->c_text) order = fuse_sort_c(g, order);
         }
         bool pieces = is_in_pieces(&of, options);

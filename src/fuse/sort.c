@@ -20,10 +20,14 @@
 #define LONGEST_RUN 8192
 #define BLOCK_SPAN 2048 /* elements of a block, of so many rows as that is */
 #define SHORTEST_BY_DIGITS 2048
+#define SHORTEST_OF_FEW \
+    512 /* of rows that leave multiprocessors idle: passes take as long however short a row, merges wait more often */
 #define DIGIT_THREADS 256 /* one a digit; more elements a thread mean fewer counts to add up */
 #define MOST_KEPT 32
 #define WARPS_WANTED 8192
-#define SHORTEST_PART 2048
+#define SHORTEST_PART 1024 /* of a warp */
+#define BLOCK_WARPS 8
+#define WARP_STEP 128 /* elements that a warp reads at once */
 
 /* ---- the kernels ---- */
 
@@ -227,10 +231,11 @@ static const char merge_source[] =
     "}\n"
     "\"\"\"\n";
 
-/* A warp for each part of a row; the parts' best follow one another in y. */
+/* TEAM warps of a block for each part of a row; the parts' best follow one another in y. Nothing is better at first, so what a
+ * warp reads first is sorted side by side; of the rest what has nothing better is passed over. */
 static const char select_source[] =
-    "cuda select_first(in %s x[rows][n], out u64 y[rows][m], const int KEPT = %d)\n"
-    "    launch (cdiv(rows * (m / KEPT), 8)) block (256)\n"
+    "cuda select_first(in %s x[rows][n]%s, const int KEPT = %d, const int TEAM = %d)\n"
+    "    launch (cdiv(rows * (m / KEPT), 8 / TEAM)) block (256)\n"
     "\"\"\"\n"
     "%s"
     "__device__ __forceinline__ unsigned long exchange(unsigned long v, int distance, bool smaller)\n"
@@ -238,39 +243,66 @@ static const char select_source[] =
     "    const unsigned long other = __shfl_xor_sync(0xffffffffu, v, distance);\n"
     "    return (other < v) == smaller ? other : v;\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "    select_first(const %s *x, unsigned long *y, long rows, long n, long m)\n"
+    "/* One number a lane, in order: up, or down. */\n"
+    "__device__ __forceinline__ unsigned long sorted(unsigned long v, int lane, bool up)\n"
     "{\n"
-    "    const int lane = threadIdx.x %% 32;\n"
-    "    const long parts = m / KEPT, me = (long)blockIdx.x * 8 + threadIdx.x / 32, row = me / parts, part = me %% "
-    "parts;\n"
-    "    if (row >= rows) return;\n"
+    "#pragma unroll\n"
+    "    for (int size = 2; size <= 32; size *= 2)\n"
+    "#pragma unroll\n"
+    "        for (int distance = size / 2; distance; distance /= 2)\n"
+    "            v = exchange(v, distance, (!(lane & distance) == !(lane & size)) == (up || size < 32));\n"
+    "    return v;\n"
+    "}\n"
+    "/* The 32 smallest of numbers that go up and others that go down, in order. */\n"
+    "__device__ __forceinline__ unsigned long best_of(unsigned long rising, unsigned long falling, int lane, bool up)\n"
+    "{\n"
+    "    unsigned long v = falling < rising ? falling : rising;\n"
+    "#pragma unroll\n"
+    "    for (int distance = 16; distance; distance /= 2) v = exchange(v, distance, !(lane & distance) == up);\n"
+    "    return v;\n"
+    "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "    select_first(const %s *x%s, long rows, long n, long m)\n"
+    "{\n"
+    "    __shared__ unsigned long kept[8][32];\n"
+    "    const int lane = threadIdx.x %% 32, warp = threadIdx.x / 32, member = warp %% TEAM;\n"
+    "    const long parts = m / KEPT, me = (long)blockIdx.x * (8 / TEAM) + warp / TEAM, row = me / parts,\n"
+    "               part = me %% parts;\n"
+    "    const bool there = row < rows;\n"
+    "    if (TEAM == 1 && !there) return;\n"
     "    const long each = (n + parts - 1) / parts, end = (part + 1) * each < n ? (part + 1) * each : n;\n"
     "    unsigned long best = ~0ul, worst = ~0ul;\n"
-    "    for (long first = part * each; first < end; first += 128) {\n"
+    "    for (long first = part * each + member * 128; there && first < end; first += TEAM * 128) {\n"
     "        unsigned long own[4];\n"
     "#pragma unroll\n"
     "        for (int k = 0; k < 4; k++) {\n"
     "            const long at = first + k * 32 + lane;\n"
     "            own[k] = at < end ? NUMBER(x[row * n + at], at) : ~0ul;\n"
     "        }\n"
+    "        if (first == part * each + member * 128) {\n"
+    "#pragma unroll\n"
+    "            for (int k = 0; k < 4; k++) own[k] = sorted(own[k], lane, k %% 2 == 0);\n"
+    "            best = best_of(best_of(own[0], own[1], lane, true), best_of(own[2], own[3], lane, false), lane, "
+    "true);\n"
+    "            worst = __shfl_sync(0xffffffffu, best, KEPT - 1);\n"
+    "            continue;\n"
+    "        }\n"
     "#pragma unroll\n"
     "        for (int k = 0; k < 4; k++) {\n"
     "            if (!__any_sync(0xffffffffu, own[k] < worst)) continue;\n"
-    "            unsigned long v = own[k];\n"
-    "#pragma unroll\n"
-    "            for (int size = 2; size <= 32; size *= 2)\n"
-    "#pragma unroll\n"
-    "                for (int distance = size / 2; distance; distance /= 2)\n"
-    "                    v = exchange(v, distance, !(lane & distance) == !!(lane & size));\n"
-    "            best = v < best ? v : best;\n"
-    "#pragma unroll\n"
-    "            for (int distance = 16; distance; distance /= 2) best = exchange(best, distance, !(lane & "
-    "distance));\n"
+    "            best = best_of(best, sorted(own[k], lane, false), lane, true);\n"
     "            worst = __shfl_sync(0xffffffffu, best, KEPT - 1);\n"
     "        }\n"
     "    }\n"
-    "    if (lane < KEPT) y[row * m + part * KEPT + lane] = best;\n"
+    "    for (int half = TEAM / 2; half; half /= 2) {\n"
+    "        kept[warp][lane] = best;\n"
+    "        __syncthreads();\n"
+    "        if (member < half) best = best_of(best, kept[warp + half][31 - lane], lane, true);\n"
+    "        __syncthreads();\n"
+    "    }\n"
+    "    if (!there || member || lane >= KEPT) return;\n"
+    "    const long to = row * m + part * KEPT + lane;\n"
+    "%s"
     "}\n"
     "\"\"\"\n";
 
@@ -347,7 +379,7 @@ static node finish(graph *g, const sorting *s, node positions, int64_t count)
     return graph_permute(g, graph_reshape(g, positions, &turned), s->back);
 }
 
-node fuse_sort_prepare(graph *g, node n, node *sorted)
+node fuse_sort_prepare(graph *g, node n, const fuse_options *options, node *sorted)
 {
     static const char whole[] = "#define LEFT(v) (v)\n", places[] = "#define LEFT(v) (long)((v) & 0xffffffff)\n";
     const graph_node of = *graph_get(g, n);
@@ -356,18 +388,18 @@ node fuse_sort_prepare(graph *g, node n, node *sorted)
     shape rows = graph_get(g, s.x)->shape;
     int64_t length = rows.extents[1], run = SHORTEST_RUN;
     while (run < length && run < LONGEST_RUN) run *= 2;
+    bool digits = run >= (rows.extents[0] < options->units ? SHORTEST_OF_FEW : SHORTEST_BY_DIGITS);
     bool gives_keys = sorted && graph_get(g, of.inputs[0])->elem == DT_I32 && !of.attr.index, ends = run >= length;
     bool ends_here = ends && !gives_keys;
     const char *left = ends_here ? places : whole, *c_type = ends_here ? "long" : "unsigned long", *source;
     dtype elem = ends_here ? DT_I64 : DT_U64;
-    if (run >= SHORTEST_BY_DIGITS)
+    if (digits)
         source = arena_print(g->memory, digits_source, s.type, dtypes[elem].text, (int)run, (int)run / DIGIT_THREADS,
                              s.lowest, s.key, left, s.c_type, c_type);
     else
         source = arena_print(g->memory, runs_source, s.type, dtypes[elem].text, (int)run, (int)MAXIMUM(run, BLOCK_SPAN),
                              EACH, merge_text, s.key, left, s.c_type, c_type);
-    node both =
-        fuse_source_call(g, run >= SHORTEST_BY_DIGITS ? "sort_digits" : "sort_runs", source, elem, &rows, &s.x, 1);
+    node both = fuse_source_call(g, digits ? "sort_digits" : "sort_runs", source, elem, &rows, &s.x, 1);
     for (; run < length; run *= 2) {
         bool last = 2 * run >= length && !gives_keys;
         source = arena_print(g->memory, merge_source, last ? "i64" : "u64", EACH, merge_text, last ? places : whole,
@@ -382,20 +414,62 @@ node fuse_sort_prepare(graph *g, node n, node *sorted)
     return finish(g, &s, positions_of(g, both), length);
 }
 
-node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count)
+/* Of [rows][length] the first `count` of each row: numbers, for another selection, or positions, or elements, or both. */
+typedef struct selection {
+    const sorting *s;
+    int count, team;
+    bool numbers, positions, values;
+} selection;
+
+static node select_call(graph *g, const selection *c, bool of_numbers, node from, int64_t rows, int64_t parts)
+{
+    const char *type = of_numbers ? "u64" : c->s->type, *c_type = of_numbers ? "unsigned long" : c->s->c_type;
+    text outputs = {0}, parameters = {0}, stores = {0};
+    graph_kernel *k = ARENA_NEW(g->memory, graph_kernel);
+    *k = (graph_kernel){.name = "select_first"};
+    if (c->numbers || c->positions) {
+        text_print(&outputs, ", out %s y[rows][m]", c->numbers ? "u64" : "i64");
+        text_print(&parameters, ", %s *y", c->numbers ? "unsigned long" : "long");
+        text_print(&stores, "    y[to] = %s;\n", c->numbers ? "best" : "(long)(best & 0xffffffff)");
+        k->output_elem[k->output_count++] = c->numbers ? DT_U64 : DT_I64;
+    }
+    if (c->values) {
+        text_print(&outputs, ", out %s v[rows][m]", c->s->type);
+        text_print(&parameters, ", %s *v", c->s->c_type);
+        text_add(&stores, "    v[to] = x[row * n + (long)(best & 0xffffffff)];\n");
+        k->output_elem[k->output_count++] = graph_get(g, c->s->x)->elem;
+    }
+    for (int i = 0; i < k->output_count; i++) k->output_shape[i] = (shape){2, {rows, parts * c->count}};
+    k->source = arena_print(g->memory, select_source, type, text_get(&outputs), c->count, c->team,
+                            of_numbers ? "#define NUMBER(v, at) (v)\n" : c->s->key, c_type, text_get(&parameters),
+                            text_get(&stores));
+    k->identity = hash_bytes(k->source, strlen(k->source)).low;
+    text_free(&outputs);
+    text_free(&parameters);
+    text_free(&stores);
+    return graph_kernel_call(g, k, &from, 1);
+}
+
+node fuse_select_prepare(graph *g, node x, int axis, bool descending, int64_t count, bool positions, node *values)
 {
     sorting s;
+    dtype elem = graph_get(g, x)->elem;
     int64_t length = graph_get(g, x)->shape.extents[axis];
     if (count < 1 || count > MOST_KEPT || length <= 2 * count || !begin(g, x, axis, descending, &s)) return 0;
     int64_t rows = graph_get(g, s.x)->shape.extents[0];
-    int64_t parts = MAXIMUM(MINIMUM((WARPS_WANTED + rows - 1) / rows, length / SHORTEST_PART), 1);
-    node best =
-        fuse_source_call(g, "select_first", arena_print(g->memory, select_source, s.type, (int)count, s.key, s.c_type),
-                         DT_U64, &(shape){2, {rows, parts * count}}, &s.x, 1);
-    if (parts > 1)
-        best = fuse_source_call(
-            g, "select_first",
-            arena_print(g->memory, select_source, "u64", (int)count, "#define NUMBER(v, at) (v)\n", "unsigned long"),
-            DT_U64, &(shape){2, {rows, count}}, &best, 1);
-    return finish(g, &s, positions_of(g, best), count);
+    selection c = {.s = &s, .count = (int)count, .team = 1};
+    while (c.team < BLOCK_WARPS && rows * c.team < WARPS_WANTED && length >= 2 * c.team * WARP_STEP) c.team *= 2;
+    int64_t wanted = (WARPS_WANTED + rows * c.team - 1) / (rows * c.team);
+    int64_t parts = MAXIMUM(MINIMUM(wanted, length / (SHORTEST_PART * c.team)), 1);
+    node from = s.x;
+    if (parts > 1) {
+        c.numbers = true;
+        from = graph_result(g, select_call(g, &c, false, from, rows, parts), 0);
+        c.numbers = false;
+    }
+    c.values = values && parts == 1;
+    c.positions = !c.values || positions;
+    node call = select_call(g, &c, parts > 1, from, rows, 1);
+    if (c.values) *values = graph_convert(g, finish(g, &s, graph_result(g, call, c.positions), count), elem);
+    return c.positions ? finish(g, &s, graph_result(g, call, 0), count) : 0;
 }

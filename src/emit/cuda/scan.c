@@ -106,6 +106,28 @@ static void scan_registers(emitter *e, const loop_node *node, pass_layout *l)
 
 /* ---- in memory ---- */
 
+/* Pieces of 32 of a line whose loads and lanes need not wait for one another: all of a known length, up to MOST_PIECES. */
+static int pieces_together(int64_t dim)
+{
+    enum { MOST_PIECES = 8, LANES = 32 };
+    int together = 1;
+    while (dim > 0 && together < MOST_PIECES && dim % (2 * together * LANES) == 0) together *= 2;
+    return together;
+}
+
+static void put_each(emitter *e, int count)
+{
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int u = 0; u < %d; u++) {", count);
+    e->depth++;
+}
+
+static void end_each(emitter *e)
+{
+    e->depth--;
+    put(e, "}");
+}
+
 /* Lines go over the warps of the team (or the team itself, when it is a part of a warp). */
 static void scan_memory(emitter *e, const tile_op *op)
 {
@@ -135,20 +157,40 @@ static void scan_memory(emitter *e, const tile_op *op)
         buffer_name(e, v));
     fold_kind fold = op->attr.fold;
     put(e, "%s carry = %s;", c, cuda_number(e, type.elem, fold_identity(fold, type.elem)));
-    put(e, "for (long first = 0; first < count; first += %s) {", lanes);
-    e->depth++;
-    put(e, "const long at = first + lane;");
-    put(e, "%s x = at < count ? %s(base + at * inner) : %s;", c, need(e, "read_%s", m),
-        cuda_number(e, type.elem, fold_identity(fold, type.elem)));
-    const char *mask = part ? "team_mask" : "0xffffffffu";
+    const char *mask = part ? "team_mask" : "0xffffffffu",
+               *none = cuda_number(e, type.elem, fold_identity(fold, type.elem));
     bool alone = part && team->threads == 1;
-    if (!alone) {
-        put(e, "const %s all = %s(x, %s, %s);", c, need(e, "lanes_fold_%s_%s", fold_names[fold], t), lanes, mask);
-        put(e, "x = %s(x, %s, %s);", need(e, "lanes_scan_%s_%s", fold_names[fold], t), lanes, mask);
+    int together = part ? 1 : pieces_together(type.dims[axis]);
+    if (together > 1) {
+        /* No piece waits for the one before it but in the last loop. */
+        put(e, "for (long first = lane; first < count; first += %d * %s) {", together, lanes);
+        e->depth++;
+        put(e, "%s x[%d], all[%d];", c, together, together);
+        put_each(e, together);
+        put(e, "x[u] = %s(base + (first + u * %s) * inner);", need(e, "read_%s", m), lanes);
+        end_each(e);
+        put_each(e, together);
+        put(e, "all[u] = %s(x[u], %s, %s);", need(e, "lanes_fold_%s_%s", fold_names[fold], t), lanes, mask);
+        put(e, "x[u] = %s(x[u], %s, %s);", need(e, "lanes_scan_%s_%s", fold_names[fold], t), lanes, mask);
+        end_each(e);
+        put_each(e, together);
+        put(e, "%s(base + (first + u * %s) * inner, %s);", need(e, "write_%s", m), lanes,
+            cuda_fold_step(e, fold, type.elem, "carry", "x[u]"));
+        put(e, "carry = %s;", cuda_fold_step(e, fold, type.elem, "carry", "all[u]"));
+        end_each(e);
+    } else {
+        put(e, "for (long first = 0; first < count; first += %s) {", lanes);
+        e->depth++;
+        put(e, "const long at = first + lane;");
+        put(e, "%s x = at < count ? %s(base + at * inner) : %s;", c, need(e, "read_%s", m), none);
+        if (!alone) {
+            put(e, "const %s all = %s(x, %s, %s);", c, need(e, "lanes_fold_%s_%s", fold_names[fold], t), lanes, mask);
+            put(e, "x = %s(x, %s, %s);", need(e, "lanes_scan_%s_%s", fold_names[fold], t), lanes, mask);
+        }
+        put(e, "x = %s;", cuda_fold_step(e, fold, type.elem, "carry", "x"));
+        put(e, "if (at < count) %s(base + at * inner, x);", need(e, "write_%s", m));
+        put(e, "carry = %s;", alone ? "x" : cuda_fold_step(e, fold, type.elem, "carry", "all"));
     }
-    put(e, "x = %s;", cuda_fold_step(e, fold, type.elem, "carry", "x"));
-    put(e, "if (at < count) %s(base + at * inner, x);", need(e, "write_%s", m));
-    put(e, "carry = %s;", alone ? "x" : cuda_fold_step(e, fold, type.elem, "carry", "all"));
     e->depth--;
     put(e, "}");
     e->depth--;
