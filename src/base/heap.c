@@ -42,6 +42,7 @@
 #define SHARE 4       /* the reserve is at least this part of what is in use */
 #define KEPT 4        /* a step that can be given up leaves this part of the reserve to those that cannot */
 #define MOST_LOCKS 16 /* held by one thread at once */
+#define SMALL_BYTES 1024
 
 /* One mapping of the reserve. Its memory is handed out from the front and is whole again when all has come back. */
 typedef struct chunk {
@@ -226,8 +227,10 @@ void lock_give(pthread_mutex_t *lock)
 
 void *heap_new(size_t size_bytes)
 {
-    void *memory = calloc(1, size_bytes ? size_bytes : 1);
-    return memory ? memory : short_of(size_bytes);
+    /* A C library that keeps what a thread freed gives it to malloc, and not always to calloc; large blocks come zeroed. */
+    void *memory = size_bytes <= SMALL_BYTES ? malloc(size_bytes ? size_bytes : 1) : calloc(1, size_bytes);
+    if (!memory) return short_of(size_bytes);
+    return size_bytes <= SMALL_BYTES ? memset(memory, 0, size_bytes) : memory;
 }
 
 void *heap_array(size_t count, size_t item_bytes)

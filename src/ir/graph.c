@@ -108,11 +108,13 @@ static uint64_t hash_of(const graph_node *n)
 
 static bool same_node(const graph_node *a, const graph_node *b)
 {
+    /* What arithmetic does not name is zero. */
+    size_t named_bytes = graph_ops[a->code].class == GRAPH_CLASS_MAP ? offsetof(graph_attr, axes) : sizeof(graph_attr);
     return a->hash == b->hash && a->code == b->code && a->elem == b->elem && shape_same(&a->shape, &b->shape) &&
            a->input_count == b->input_count &&
            (!a->input_count || !memcmp(a->inputs, b->inputs, sizeof(node) * (size_t)a->input_count)) &&
            (a->code == GRAPH_KERNEL ? a->attr.kernel->identity == b->attr.kernel->identity
-                                    : !memcmp(&a->attr, &b->attr, sizeof(graph_attr)));
+                                    : !memcmp(&a->attr, &b->attr, named_bytes));
 }
 
 static uint64_t any_hash_of(const graph_node *n)

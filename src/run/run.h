@@ -222,6 +222,8 @@ struct qn_buffer {
 const device_about *slot_about(qn_context *context, int slot); /* asks the device, once */
 int context_slots(qn_context *context); /* how many there are, with every GPU: asks the drivers that may have several */
 int context_cheap_slot(qn_context *context); /* an available device that need not be asked for first */
+/* On a device with memory of its own; not cleared. */
+qn_status buffer_of_device(qn_context *context, int slot, size_t size_bytes, qn_buffer **buffer, qn_error *error);
 /* Memory of the host that the device copies from by itself, page-locked where it has memory of its own; zero. What was
  * written from it may change after buffer_settle. */
 qn_status buffer_new_locked(qn_context *context, const char *device, size_t size_bytes, qn_buffer **buffer,

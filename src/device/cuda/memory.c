@@ -136,11 +136,12 @@ qn_status cuda_allocate(device *base, size_t size_bytes, void **out, qn_error *e
     size_t size = rounded(size_bytes);
     lock_take(&d->lock);
     cuda_block *b = find_free(d, size);
-    bool settle = !b && has_pending(d, size);
-    lock_give(&d->lock);
-    if (settle) cuda_settle(d);
-    lock_take(&d->lock);
-    b = find_free(d, size);
+    if (!b && has_pending(d, size)) {
+        lock_give(&d->lock);
+        cuda_settle(d);
+        lock_take(&d->lock);
+        b = find_free(d, size);
+    }
     qn_status status = QN_OK;
     if (!b) {
         status = make(d, size, error);

@@ -132,22 +132,11 @@ static qn_status host_buffer(qn_tape *tape, size_t size_bytes, qn_buffer **out, 
     return status;
 }
 
-static void release_on_device(void *user, void *data)
-{
-    const device_slot *s = user;
-    s->driver->memory->release(s->device, data);
-}
-
 static qn_status device_buffer(qn_tape *tape, size_t size_bytes, qn_buffer **out, qn_error *error)
 {
-    device_slot *s = &tape->context->slots[tape->realizer->slot];
-    void *data = NULL;
     qn_error inner;
-    qn_status status = s->driver->memory->allocate(s->device, size_bytes, &data, &inner);
-    if (status != QN_OK) return error_set(error, status, "a tensor of %zu bytes: %s", size_bytes, inner.message);
-    status = qn_buffer_wrap_on(tape->context, s->name, data, size_bytes, release_on_device, s, out, error);
-    if (status != QN_OK) s->driver->memory->release(s->device, data);
-    return status;
+    qn_status status = buffer_of_device(tape->context, tape->realizer->slot, size_bytes, out, &inner);
+    return status == QN_OK ? QN_OK : error_set(error, status, "a tensor of %zu bytes: %s", size_bytes, inner.message);
 }
 
 qn_status tape_storage(qn_tape *tape, int64_t size_bytes, storage **out, qn_error *error)

@@ -12,13 +12,9 @@
 
 static qn_status make(qn_context *context, void *data, size_t size_bytes, qn_buffer **out, qn_error *error)
 {
-    qn_buffer *b = calloc(1, sizeof(*b));
+    qn_buffer *b = malloc(sizeof(*b));
     if (!b) return error_set(error, QN_NO_MEMORY, "no memory for a buffer");
-    b->references = 1;
-    b->context = context;
-    b->slot = -1;
-    b->data = data;
-    b->size_bytes = size_bytes;
+    *b = (qn_buffer){.references = 1, .context = context, .slot = -1, .data = data, .size_bytes = size_bytes};
     *out = b;
     return QN_OK;
 }
@@ -86,6 +82,22 @@ size_t qn_buffer_size_bytes(const qn_buffer *buffer)
 
 /* ---- on a device ---- */
 
+qn_status buffer_of_device(qn_context *context, int slot, size_t size_bytes, qn_buffer **buffer, qn_error *error)
+{
+    const device_slot *s = &context->slots[slot];
+    void *data = NULL;
+    QN_TRY(s->driver->memory->allocate(s->device, size_bytes, &data, error));
+    qn_status status = make(context, data, size_bytes, buffer, error);
+    if (status != QN_OK) {
+        s->driver->memory->release(s->device, data);
+        return status;
+    }
+    CHECK(*buffer);
+    (*buffer)->slot = slot;
+    (*buffer)->owned = true;
+    return QN_OK;
+}
+
 qn_status qn_buffer_new_on(qn_context *context, const char *device, size_t size_bytes, qn_buffer **buffer,
                            qn_error *error)
 {
@@ -96,21 +108,17 @@ qn_status qn_buffer_new_on(qn_context *context, const char *device, size_t size_
     QN_TRY(context_slot(context, device, &slot, error));
     const device_slot *s = &context->slots[slot];
     if (!s->driver->memory) return qn_buffer_new(context, size_bytes, buffer, error);
-    void *data = NULL;
-    QN_TRY(s->driver->memory->allocate(s->device, size_bytes, &data, error));
-    array_view whole = {.data = data, .elem = DT_U8, .rank = 1, .extents = {(int64_t)size_bytes}, .strides = {1}};
+    qn_buffer *b = NULL;
+    QN_TRY(buffer_of_device(context, slot, size_bytes, &b, error));
+    array_view whole = {.data = b->data, .elem = DT_U8, .rank = 1, .extents = {(int64_t)size_bytes}, .strides = {1}};
     qn_status status = s->driver->memory->fill(s->device, NULL, &whole, &(uint64_t){0}, error);
     /* Other streams do not wait for the device's own: the zeros are there before anybody can use it. */
     if (status == QN_OK) status = s->driver->memory->settle(s->device, error);
-    if (status == QN_OK) status = make(context, data, size_bytes, buffer, error);
-    if (status != QN_OK) {
-        s->driver->memory->release(s->device, data);
-        return status;
-    }
-    CHECK(*buffer);
-    (*buffer)->slot = slot;
-    (*buffer)->owned = true;
-    return QN_OK;
+    if (status == QN_OK)
+        *buffer = b;
+    else
+        qn_buffer_release(b);
+    return status;
 }
 
 static void release_locked(void *user, void *data)
