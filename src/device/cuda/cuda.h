@@ -32,8 +32,10 @@ struct device_stream {
     device_stream *next; /* of the device's list */
     void *handle;
     bool owned, capturing;
-    _Atomic int64_t pending;         /* launches since the last wait */
+    _Atomic int64_t pending;                   /* launches since the last wait */
     _Atomic(const char *) recent[CUDA_RECENT]; /* names of the last kernels, [pending % CUDA_RECENT] the next */
+    const char *recorded[CUDA_RECENT];         /* while capturing: of the last ones that a replay launches */
+    int64_t recorded_count;
 };
 
 typedef struct cuda_block { /* of the allocator */

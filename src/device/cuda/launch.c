@@ -458,7 +458,10 @@ qn_status cuda_submit(device_launch *l, device_stream *s, qn_error *error)
     cuda_trace_end(d, s, span);
     cuda_leave(d, pushed);
     l->stream = s->capturing ? NULL : s;
-    if (!s->capturing) cuda_stream_note(s, name);
+    if (s->capturing)
+        s->recorded[s->recorded_count++ % CUDA_RECENT] = name;
+    else
+        cuda_stream_note(s, name);
     if (refused) return error_set(error, QN_FAILED, "%s: the library says: %s", name, refused);
     if (result) {
         char doing[300];

@@ -20,7 +20,8 @@ struct device_graph {
     cuda_device *device;
     void *graph, *ready;
     size_t node_count;
-    uint64_t trace; /* that was on when `ready` was made; 0: none */
+    uint64_t trace;                    /* that was on when `ready` was made; 0: none */
+    const char *recorded[CUDA_RECENT]; /* names of its last kernels, in order; NULL behind them */
 };
 
 void cuda_stream_note(device_stream *s, const char *kernel)
@@ -165,6 +166,7 @@ static qn_status capture(device_stream *s, qn_error *error)
     cuda_leave(d, pushed);
     if (result) return cuda_failed(d, result, NULL, "recording a graph", error);
     s->capturing = true;
+    s->recorded_count = 0;
     return QN_OK;
 }
 
@@ -207,10 +209,15 @@ static qn_status capture_end(device_stream *s, device_graph **out, qn_error *err
     QN_TRY(cuda_enter(d, &pushed, error));
     device_graph *g = heap_new(sizeof(*g));
     g->device = d;
+    int mode;
     int result = d->api.cuStreamEndCapture(s->handle, &g->graph);
     if (!result) result = d->api.cuGraphGetNodes(g->graph, NULL, &g->node_count);
+    cuda_relax(d, &mode);
     if (!result) result = d->api.cuGraphInstantiateWithFlags(&g->ready, g->graph, 0);
+    cuda_relaxed(d, mode);
     g->trace = record_trace_number();
+    for (int64_t i = MAXIMUM(s->recorded_count - CUDA_RECENT, 0), at = 0; i < s->recorded_count; i++)
+        g->recorded[at++] = s->recorded[i % CUDA_RECENT];
     if (result && g->graph) d->api.cuGraphDestroy(g->graph);
     cuda_leave(d, pushed);
     if (result) {
@@ -243,7 +250,8 @@ static qn_status replay(device_graph *g, device_stream *s, qn_error *error)
     QN_TRY(cuda_enter(d, &pushed, error));
     uint64_t trace = record_trace_number();
     int result = trace && trace != g->trace ? make_ready_again(g, trace) : 0;
-    cuda_stream_note(s, "(a graph)");
+    for (int i = 0; i < CUDA_RECENT && g->recorded[i]; i++) cuda_stream_note(s, g->recorded[i]);
+    if (!g->recorded[0]) cuda_stream_note(s, "(a graph)"); /* of copies alone */
     int64_t span = cuda_trace_begin(d, s);
     if (!result) result = d->api.cuGraphLaunch(g->ready, s->handle);
     cuda_trace_end(d, s, span);

@@ -178,6 +178,7 @@ void plan_release(plan *p, qn_context *context, int slot)
 {
     if (!p || --p->references) return;
     const driver *d = context->slots[slot].driver;
+    plan_again_free(p->again, d);
     for (int i = 0; i < p->step_count; i++) {
         if (p->steps[i].ready) d->discard(p->steps[i].ready);
         qn_call_free(p->steps[i].call);
@@ -298,6 +299,8 @@ void step_count(plan_step *s, qn_context *context, int slot)
 qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream, char *const *bases,
                    const int64_t *ranges, qn_error *error)
 {
+    qn_status status;
+    if (!stream && plan_again_run(p, context, slot, bases, &status, error)) return status;
     for (int i = 0; i < p->step_count; i++) {
         step_address(&p->steps[i], bases);
         int64_t start = context->log & LOG_LAUNCH ? clock_now_ns() : 0;

@@ -60,6 +60,8 @@ typedef struct plan_step {
     int64_t size_bytes;
 } plan_step;
 
+typedef struct plan_again plan_again;
+
 typedef struct plan {
     struct plan *next; /* of its hash chain */
     uint64_t hash;
@@ -83,6 +85,7 @@ typedef struct plan {
     const char *words;       /* "f32[64, 10]": its results, in records; NULL before the first */
     int64_t loading_ns;      /* of the time that it took to make, the part that loaded compiled kernels */
     int compiled;            /* kernels of it that came from no cache */
+    plan_again *again;       /* NULL before the first run that may repeat itself */
     int references;
 } plan;
 
@@ -110,6 +113,9 @@ plan *plan_retain(plan *p);
 void step_count(plan_step *s, qn_context *context, int slot); /* where somebody counts; it has run */
 qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream, char *const *bases,
                    const int64_t *ranges, qn_error *error);
+/* plan_again.c: a run on the device's own stream by its recording; false: there is none, or somebody looks at launches. */
+bool plan_again_run(plan *p, qn_context *context, int slot, char *const *bases, qn_status *status, qn_error *error);
+void plan_again_free(plan_again *a, const driver *d);
 /* Puts the addresses into the views. */
 void step_address(plan_step *s, char *const *bases);
 /* One step whose views have their addresses. stream: of a driver with streams, or NULL. *identity, where one is
