@@ -452,6 +452,18 @@ void loop_lower_folds(const loop *p, lowering *l, frame *f)
             if (needed[i] && depth[i] == stage && loop_is_row_fold(p, &t->terms[i])) lower_term(l, f, i);
 }
 
+bool loop_is_few(const loop *p, int64_t programs)
+{
+    enum { FEW_OF_UNIT = 2 }; /* blocks that a multiprocessor has at once, with room to spare */
+    return p->b->options->gpu && programs <= (int64_t)FEW_OF_UNIT * p->b->options->units;
+}
+
+void loop_wish_of_few(const loop *p, lowering *l, int64_t programs)
+{
+    enum { MOST_WARPS = 8 };
+    if (loop_is_few(p, programs)) l->k->knobs[KNOB_WARPS] = MOST_WARPS;
+}
+
 void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,
                    value first_count, value *starts)
 {

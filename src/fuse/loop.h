@@ -112,5 +112,8 @@ void loop_lower_folds(const loop *p, lowering *l, frame *f);
  * takes steps of blocks[i] (1: a scalar). first_count: a launch axis before them, 0: none. */
 void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,
                    value first_count, value *starts);
+/* Rows that are so few leave a GPU idle: the wish that each goes to all threads of a block. */
+bool loop_is_few(const loop *p, int64_t programs);
+void loop_wish_of_few(const loop *p, lowering *l, int64_t programs);
 
 #endif

@@ -424,6 +424,7 @@ qn_status both_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     /* A multiprocessor holds fewer programs of long rows; each leaves a part as long as a row. */
     int64_t longer = p->b->options->gpu ? MINIMUM(MAXIMUM(l->extents[inner[0]] / ROW_OF_QUARTER, 1), 4) : 1;
     c.part_count = chunk_count(p, all_rows, longer, 1, COLUMN_BLOCK);
+    loop_wish_of_few(p, l, c.part_count);
     parts_make_scratch(p, l, &c, inner, inner_count);
     value carried[LOWER_ARRAYS], next[LOWER_ARRAYS], results[LOWER_ARRAYS];
     lower_phase(l);

@@ -7,9 +7,10 @@
  */
 #include "fuse/loop.h"
 
-#define ROW_SHORT 512  /* rows up to here share a program where threads are few */
-#define ROW_COLUMNS 64 /* where the row is not along memory: so many side by side */
-#define ROW_HELD 32768 /* ... so many elements of them at most */
+#define ROW_SHORT 512     /* rows up to here share a program where threads are few */
+#define ROW_COLUMNS 64    /* where the row is not along memory: so many side by side */
+#define COLUMNS_OF_FEW 16 /* ... where that leaves multiprocessors idle */
+#define ROW_HELD 32768    /* ... so many elements of them at most */
 #define SECTOR_BYTES 32
 #define ROW_ACROSS 4096 /* ... and up to here its length is a constant of the kernel, so that threads hold it */
 #define LINE_ROWS 64    /* rows of a line (loop_is_line) at least, and at most */
@@ -51,12 +52,13 @@ static int64_t stride_bytes(const loop *p, const lowering *l, int inner)
 /* Rows in one program that lie side by side across memory: as many as its threads hold, each with a part of a row. Small
  * programs load while others compute; where what lies side by side begins between two sectors of memory, narrow ones
  * would read much of their neighbours'. */
-static int64_t columns_together(const loop *p, const lowering *l, int inner)
+static int64_t columns_together(const loop *p, const lowering *l, int inner, int64_t all)
 {
-    int64_t row = l->extents[inner];
+    int64_t row = l->extents[inner], few = 256;
     if (!p->b->options->gpu) return ROW_COLUMNS;
+    while (few > COLUMNS_OF_FEW && loop_is_few(p, 2 * all / few)) few /= 2;
     if (row > 256 && !holds_rows(p)) return 2 * ROW_COLUMNS;
-    if (row <= 256) return row <= 32 ? 256 : row <= 64 ? 128 : 64;
+    if (row <= 256) return MINIMUM(few, row <= 32 ? 256 : row <= 64 ? 128 : 64);
     int64_t most = stride_bytes(p, l, inner) % SECTOR_BYTES ? ROW_HELD : ROW_HELD / 4, width = ROW_COLUMNS;
     while (width > 8 && width * row > most) width /= 2;
     return width;
@@ -74,7 +76,9 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
                             qn_error *error)
 {
     bool turned = outer_count && p->outer >> (p->space.axis_count - 1) & 1, gpu = p->b->options->gpu;
-    int64_t blocks[SPACE_AXES], rows = turned ? columns_together(p, l, inner) : rows_together(p, l, inner, outer_count);
+    int64_t blocks[SPACE_AXES], all = 1, rows;
+    for (int i = 0; i < outer_count; i++) all *= l->extents[outer[i]];
+    rows = turned ? columns_together(p, l, inner, all) : rows_together(p, l, inner, outer_count);
     value starts[SPACE_AXES];
     frame *f = lower_frame(l, NULL, NULL);
     f->lines = loop_is_line(p) && l->extents[outer[outer_count - 1]] >= LINE_ROWS;
@@ -214,6 +218,9 @@ qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     if (inner_count > 1 && cut_is_better(p, l, inner, inner_count, outer, outer_count))
         return cut_rows(p, l, inner, inner_count, outer, outer_count, out, error);
     lower_phase(l);
+    int64_t programs = 1;
+    for (int i = 0; i < outer_count; i++) programs *= l->extents[outer[i]];
+    loop_wish_of_few(p, l, programs);
     if (inner_count == 1) return whole_rows(p, l, inner[0], outer, outer_count, out, error);
     if (p->b->options->gpu) return joined_rows(p, l, inner, inner_count, outer, outer_count, out, error);
     return looped_rows(p, l, inner, inner_count, outer, outer_count, out, error);

@@ -34,7 +34,7 @@
 #define SCAN_TRIP_NS 600    /* a load that others wait for */
 #define SCAN_TILE_TRIP 1024 /* elements that a block loads before it waits */
 #define SCAN_CHAIN_ROWS 32  /* of one program of a chain; the rest is a launch of its own, row after row */
-#define SCAN_LANES_NS 200   /* 32 rows, added up by the lanes of a warp */
+#define SCAN_LANES_NS 60    /* 32 rows, added up by the lanes of a warp */
 
 /* A view [before][axis][after] as [before][after][axis]. */
 static fuse_argument axis_last(fuse_argument a)

@@ -21,11 +21,12 @@
 #define BLOCK_SPAN 2048 /* elements of a block, of so many rows as that is */
 #define SHORTEST_BY_DIGITS 2048
 #define SHORTEST_OF_FEW \
-    512 /* of rows that leave multiprocessors idle: passes take as long however short a row, merges wait more often */
+    512 /* of rows that are sorted all at once: passes take as long however short a row, merges wait more often */
 #define DIGIT_THREADS 256 /* one a digit; more elements a thread mean fewer counts to add up */
 #define MOST_KEPT 32
 #define WARPS_WANTED 8192
 #define SHORTEST_PART 1024 /* of a warp */
+#define BLOCKS_AT_ONCE 3   /* that sort by digits, of a multiprocessor */
 #define BLOCK_WARPS 8
 #define WARP_STEP 128 /* elements that a warp reads at once */
 
@@ -388,7 +389,8 @@ node fuse_sort_prepare(graph *g, node n, const fuse_options *options, node *sort
     shape rows = graph_get(g, s.x)->shape;
     int64_t length = rows.extents[1], run = SHORTEST_RUN;
     while (run < length && run < LONGEST_RUN) run *= 2;
-    bool digits = run >= (rows.extents[0] < options->units ? SHORTEST_OF_FEW : SHORTEST_BY_DIGITS);
+    bool digits =
+        run >= (rows.extents[0] <= (int64_t)BLOCKS_AT_ONCE * options->units ? SHORTEST_OF_FEW : SHORTEST_BY_DIGITS);
     bool gives_keys = sorted && graph_get(g, of.inputs[0])->elem == DT_I32 && !of.attr.index, ends = run >= length;
     bool ends_here = ends && !gives_keys;
     const char *left = ends_here ? places : whole, *c_type = ends_here ? "long" : "unsigned long", *source;

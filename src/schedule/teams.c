@@ -370,6 +370,8 @@ static void choose_row_team(const survey *e, const overview *s)
     bool roomy = target->shared_bytes >= 200 * 1024;
     int64_t whole_chip = (int64_t)target->units * long_row / 2;
     int wish = e->k->knobs[KNOB_CLUSTER]; /* of `tune`: followed where so many blocks hold the row */
+    int threads = 32 * e->k->knobs[KNOB_WARPS];
+    bool few = threads > 32 && !streams && !s->memory && !c->has_scan; /* a block for each, however short */
     bool clusters = !streams && roomy && target->arch >= 90 && wish != 1 && may_be_large(e, s);
     if (clusters && wish > 1 && s->positions > SHORT_ROW && s->positions <= wish * long_row) {
         t->kind = TEAM_CLUSTER;
@@ -377,10 +379,16 @@ static void choose_row_team(const survey *e, const overview *s)
         t->cluster = wish;
         t->share = s->positions <= wish * long_row / 2 ? ROW_REGISTERS : 2 * ROW_REGISTERS;
         t->reason = "as many blocks as `cluster` asks for";
+    } else if (few && s->positions > 256 && s->positions <= SHORT_ROW) {
+        t->kind = TEAM_BLOCK;
+        t->block = (int)MINIMUM(power_above((s->positions + vector - 1) / vector), MINIMUM(threads, 512));
+        t->share = (int)((s->positions + t->block * vector - 1) / (t->block * vector)) * vector;
+        t->reason = "few short rows, each for a block";
     } else if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {
         t->kind = TEAM_LANES;
         t->share = streams ? MAXIMUM(t->share, 8) : s->positions <= 256 ? 16 : ROW_REGISTERS;
-        if (s->positions <= TINY_ROW) t->share = t->over ? 8 : 2 * MAXIMUM(vector, 4); /* or threads have nothing to do */
+        if (s->positions <= TINY_ROW)
+            t->share = t->over ? 8 : 2 * MAXIMUM(vector, 4); /* or threads have nothing to do */
         t->reason = "short rows, several in a block";
     } else if (s->positions <= BLOCK_ROW && (!streams || s->positions <= SHORT_ROW)) {
         t->kind = TEAM_BLOCK;
