@@ -355,7 +355,7 @@ static unroll_kind most_unrolled(const builder *b, const group *grp)
         if (b->in_memory[n] || !fold_is_small(b->g, n)) continue;
         if (fold_is_window(b->g, b->in_memory, n))
             most = MAXIMUM(most, UNROLL_WINDOWS);
-        else if (fold_is_worth_a_text(b->g, n))
+        else if (fold_is_worth_a_text(b->g, b->in_memory, n))
             most = UNROLL_ALL;
     }
     return most;

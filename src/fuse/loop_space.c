@@ -18,7 +18,7 @@ static bool is_unrolled(const loop *p, node n)
 {
     if (p->unroll == UNROLL_NONE || !fold_is_small(p->b->g, n)) return false;
     if (fold_is_window(p->b->g, p->b->in_memory, n)) return true;
-    return p->unroll == UNROLL_ALL && fold_is_worth_a_text(p->b->g, n);
+    return p->unroll == UNROLL_ALL && fold_is_worth_a_text(p->b->g, p->b->in_memory, n);
 }
 
 bool loop_is_scan(const loop *p, node n)

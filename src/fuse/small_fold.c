@@ -24,30 +24,44 @@ bool fold_is_small(const graph *g, node n)
     return count > 1 && count <= SMALL_FOLD_MOST; /* of one element: a sum of -0 is 0 */
 }
 
-/* Other extents than those of windows may be small by chance (a last batch): a text of their own has to be worth it. */
-bool fold_is_worth_a_text(const graph *g, node n)
+/* Were the last of these axes made by windows below n? maps: through arithmetic, too, of which one operand will do, since it
+ * keeps the places of what it takes. */
+static bool are_of_windows(const graph *g, const bool *in_memory, node n, unsigned axes, int maps)
 {
-    return fold_is_small(g, n) && shape_count(&graph_get(g, n)->shape) >= SMALL_FOLD_RESULTS;
+    while (!in_memory[n]) {
+        const graph_node *y = graph_get(g, n);
+        if (y->code == GRAPH_WINDOW) {
+            int last = y->shape.rank - 1;
+            axes &= ~(1u << last); /* the new one; the others stand where they stood */
+            if (!axes) return true;
+        } else if (graph_ops[y->code].class == GRAPH_CLASS_MAP) {
+            for (int i = 0; i < y->input_count && maps; i++)
+                if (are_of_windows(g, in_memory, y->inputs[i], axes, maps - 1)) return true;
+            return false;
+        } else if (y->code != GRAPH_EXPAND && y->code != GRAPH_SLICE && y->code != GRAPH_DETACH &&
+                   y->code != GRAPH_AGAIN) {
+            return false;
+        }
+        n = y->inputs[0];
+    }
+    return false;
+}
+
+/* Other extents than those of windows may be small by chance (a last batch): a text of their own has to be worth it. */
+bool fold_is_worth_a_text(const graph *g, const bool *in_memory, node n)
+{
+    enum { MOST_MAPS = 6 }; /* one upon the other */
+    if (!fold_is_small(g, n)) return false;
+    const graph_node *x = graph_get(g, n);
+    return shape_count(&x->shape) >= SMALL_FOLD_RESULTS ||
+           are_of_windows(g, in_memory, x->inputs[0], x->attr.axis_set, MOST_MAPS);
 }
 
 /* Are its folded axes those of windows? Then they lie over each other or side by side in what it reads. */
 bool fold_is_window(const graph *g, const bool *in_memory, node n)
 {
     const graph_node *x = graph_get(g, n);
-    unsigned axes = x->attr.axis_set;
-    for (node from = x->inputs[0]; !in_memory[from];) {
-        const graph_node *y = graph_get(g, from);
-        if (y->code == GRAPH_WINDOW) {
-            int last = y->shape.rank - 1;
-            axes &= ~(1u << last); /* the new one; the others stand where they stood */
-            if (!axes) return true;
-        } else if (y->code != GRAPH_EXPAND && y->code != GRAPH_SLICE && y->code != GRAPH_DETACH &&
-                   y->code != GRAPH_AGAIN) {
-            return false;
-        }
-        from = y->inputs[0];
-    }
-    return false;
+    return are_of_windows(g, in_memory, x->inputs[0], x->attr.axis_set, 0);
 }
 
 /* Position i, one of a chain's, beats the best so far: NaN is the extreme, and of equal ones the first stays. */

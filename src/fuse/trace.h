@@ -120,7 +120,7 @@ unsigned trace_folded_axes(const graph_node *x); /* of a REDUCE's or a SCAN's in
 #define SMALL_FOLD_TERMS 500                  /* ... of so many terms; windows share theirs with their neighbours */
 #define SMALL_FOLD_RESULTS ((int64_t)1 << 15) /* of a fold whose extents are small, but no window's */
 bool fold_is_small(const graph *g, node n);
-bool fold_is_worth_a_text(const graph *g, node n);
+bool fold_is_worth_a_text(const graph *g, const bool *in_memory, node n);
 bool fold_is_window(const graph *g, const bool *in_memory, node n); /* a small one over windows alone */
 int trace_small_fold(trace *t, node n, const index_map *m);         /* 0: t->why or t->cut_axis says why not */
 
