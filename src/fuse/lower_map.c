@@ -147,7 +147,10 @@ qn_status map_kernel(const loop *p, fuse_kernel *out, qn_error *error)
              * size would get a text of its own. */
             int64_t rows = turn_side(l->extents[row], f->dims[0]);
             if (p->b->options->gpu && row > 0 && rows * f->dims[1] >= MAP_LEAST) f->dims[0] = rows;
-            if (leaves_units_idle(p, l, count, row, f->dims)) f->dims[0] = MAXIMUM(MAP_LEAST / f->dims[1], 1);
+            if (leaves_units_idle(p, l, count, row, f->dims)) {
+                f->dims[0] = MAXIMUM(MAP_LEAST / f->dims[1], 1);
+                loop_wish_of_few(p, l, 1);
+            }
         }
         if (row >= 0) blocks[row] = f->dims[0];
         blocks[count - 1] = f->dims[f->rank - 1];

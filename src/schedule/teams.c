@@ -295,6 +295,7 @@ static void choose_constant_team(const survey *e, const overview *s)
     team *t = &c->team;
     bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->has_scan && !c->no_wide;
     int vector = s->largest->vector, repeats = (vector > 1 ? 4 : 8) / (alone ? 2 : 1);
+    if (alone && e->k->knobs[KNOB_WARPS]) repeats = 1; /* as many threads as have something to do */
     /* Of many tiles at once each thread has room for little. */
     int words = s->largest->row_axes ? 0 : layout_words_of_row(e);
     while (repeats > 1 && words * vector * repeats > MOST_KEPT) repeats /= 2;
