@@ -460,8 +460,7 @@ bool loop_is_few(const loop *p, int64_t programs)
 
 void loop_wish_of_few(const loop *p, lowering *l, int64_t programs)
 {
-    enum { MOST_WARPS = 8 };
-    if (loop_is_few(p, programs)) l->k->knobs[KNOB_WARPS] = MOST_WARPS;
+    l->k->few |= loop_is_few(p, programs);
 }
 
 void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks, int count, int phase,

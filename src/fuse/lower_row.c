@@ -80,6 +80,7 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
     for (int i = 0; i < outer_count; i++) all *= l->extents[outer[i]];
     rows = turned ? columns_together(p, l, inner, all) : rows_together(p, l, inner, outer_count);
     value starts[SPACE_AXES];
+    loop_wish_of_few(p, l, (all + rows - 1) / rows);
     frame *f = lower_frame(l, NULL, NULL);
     f->lines = loop_is_line(p) && l->extents[outer[outer_count - 1]] >= LINE_ROWS;
     if (f->lines) rows = line_rows(l->extents[inner]);
@@ -197,7 +198,12 @@ static qn_status joined_rows(const loop *p, lowering *l, const int *inner, int c
     int64_t blocks[SPACE_AXES], length = 1;
     value starts[SPACE_AXES];
     for (int i = 0; i < count; i++) length *= l->extents[inner[i]];
-    for (int i = 0; i < outer_count; i++) blocks[i] = 1;
+    int64_t programs = 1;
+    for (int i = 0; i < outer_count; i++) {
+        blocks[i] = 1;
+        programs *= l->extents[outer[i]];
+    }
+    loop_wish_of_few(p, l, programs);
     int row = lower_scalar(l, "row", length);
     frame *f = lower_frame(l, NULL, NULL);
     loop_programs(l, f, outer, blocks, outer_count, 0, 0, starts);
@@ -218,9 +224,6 @@ qn_status row_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     if (inner_count > 1 && cut_is_better(p, l, inner, inner_count, outer, outer_count))
         return cut_rows(p, l, inner, inner_count, outer, outer_count, out, error);
     lower_phase(l);
-    int64_t programs = 1;
-    for (int i = 0; i < outer_count; i++) programs *= l->extents[outer[i]];
-    loop_wish_of_few(p, l, programs);
     if (inner_count == 1) return whole_rows(p, l, inner[0], outer, outer_count, out, error);
     if (p->b->options->gpu) return joined_rows(p, l, inner, inner_count, outer, outer_count, out, error);
     return looped_rows(p, l, inner, inner_count, outer, outer_count, out, error);

@@ -135,7 +135,8 @@ enum {
     F_INDEX = 4,    /* integer arithmetic inside brackets: overflow is a finding */
     F_PRECISE = 8,  /* exact division and square root, 2 ulp functions, no contraction */
     F_DOWN = 16,    /* FOR counts down while i > limit (step negative) */
-    F_ORDERED = 32  /* ATOMIC of one element: without a result it tells what its program did before, with one it hears it */
+    F_ORDERED =
+        32 /* ATOMIC of one element: without a result it tells what its program did before, with one it hears it */
 };
 
 typedef struct tile_op tile_op;
@@ -282,8 +283,11 @@ typedef struct tile_kernel {
     int phase_count;
     bool precise;
     int knobs[KNOB_COUNT]; /* wishes of `tune`, of fusion and of an edited schedule, 0: none; not in the text form */
-    bool fills;            /* fusion's wish: other warps read f32 for those that multiply, rounded and turned; not in the text form */
-    bool split_loops;      /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
+    bool
+        fills; /* fusion's wish: other warps read f32 for those that multiply, rounded and turned; not in the text form */
+    bool
+        few; /* fusion's wish: there are few programs, so each gets as many threads as have something to do; not in the text form */
+    bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */
     /* Raw kernels have parameters and a head, and text instead of phases (phase_count is 0 and the head launches phase
      * 0, or nothing when raw_once: one call; of a cuda kernel see raw_launch). raw_constants: "#define NAME value"
      * lines for its const parameters. */

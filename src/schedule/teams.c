@@ -17,6 +17,7 @@ enum {
     SHORT_ROW = 1024,  /* a warp holds it */
     BLOCK_ROW = 16384, /* the registers of a block hold it, with another block beside it */
     LANES_BLOCK = 128, /* threads of a block of several teams */
+    FEW_SHARE = 8,     /* elements of a thread where there are few programs */
     WIDE_TEAM = 256,   /* the most threads of a program in which no thread needs another */
     MOST_TURNED = 16,  /* ... of single elements */
     MOST_KEPT = 128,   /* registers of a thread for kept tiles of a constant size, where more threads can share them */
@@ -295,7 +296,7 @@ static void choose_constant_team(const survey *e, const overview *s)
     team *t = &c->team;
     bool alone = !c->any_fold && !s->memory && !c->has_dot && !c->has_scan && !c->no_wide;
     int vector = s->largest->vector, repeats = (vector > 1 ? 4 : 8) / (alone ? 2 : 1);
-    if (alone && e->k->knobs[KNOB_WARPS]) repeats = 1; /* as many threads as have something to do */
+    if (alone && e->k->few) repeats = 1;
     /* Of many tiles at once each thread has room for little. */
     int words = s->largest->row_axes ? 0 : layout_words_of_row(e);
     while (repeats > 1 && words * vector * repeats > MOST_KEPT) repeats /= 2;
@@ -306,6 +307,7 @@ static void choose_constant_team(const survey *e, const overview *s)
         threads = power_above(inner <= ROW_REGISTERS ? MINIMUM(rows, 256)
                                                      : (s->positions + ROW_REGISTERS - 1) / ROW_REGISTERS);
     }
+    if (e->k->few && !alone && c->any_fold) threads = MAXIMUM(threads, power_above(s->positions / FEW_SHARE));
     if (c->has_dot) {
         t->kind = TEAM_BLOCK;
         t->threads = s->positions <= 4096 ? 128 : 256;
@@ -313,7 +315,7 @@ static void choose_constant_team(const survey *e, const overview *s)
         t->kind = TEAM_LANES;
         t->threads = (int)MINIMUM(MAXIMUM(threads, 1), WIDE_TEAM);
         t->reason = "constant tile, no thread needs another";
-    } else if (threads <= 32 || (!s->largest->turned && (c->any_fold || c->has_scan) &&
+    } else if (threads <= 32 || (!e->k->few && !s->largest->turned && (c->any_fold || c->has_scan) &&
                                  s->positions <= 32 * ROW_REGISTERS && !s->memory)) {
         t->kind = TEAM_LANES;
         t->threads = (int)MINIMUM(MAXIMUM(threads, 1), 32);
@@ -371,8 +373,7 @@ static void choose_row_team(const survey *e, const overview *s)
     bool roomy = target->shared_bytes >= 200 * 1024;
     int64_t whole_chip = (int64_t)target->units * long_row / 2;
     int wish = e->k->knobs[KNOB_CLUSTER]; /* of `tune`: followed where so many blocks hold the row */
-    int threads = 32 * e->k->knobs[KNOB_WARPS];
-    bool few = threads > 32 && !streams && !s->memory && !c->has_scan; /* a block for each, however short */
+    bool few = e->k->few && !streams && !s->memory && !c->has_scan; /* a block for each, however short */
     bool clusters = !streams && roomy && target->arch >= 90 && wish != 1 && may_be_large(e, s);
     if (clusters && wish > 1 && s->positions > SHORT_ROW && s->positions <= wish * long_row) {
         t->kind = TEAM_CLUSTER;
@@ -382,7 +383,7 @@ static void choose_row_team(const survey *e, const overview *s)
         t->reason = "as many blocks as `cluster` asks for";
     } else if (few && s->positions > 256 && s->positions <= SHORT_ROW) {
         t->kind = TEAM_BLOCK;
-        t->block = (int)MINIMUM(power_above((s->positions + vector - 1) / vector), MINIMUM(threads, 512));
+        t->block = (int)MINIMUM(power_above((s->positions + vector - 1) / vector), WIDE_TEAM);
         t->share = (int)((s->positions + t->block * vector - 1) / (t->block * vector)) * vector;
         t->reason = "few short rows, each for a block";
     } else if (s->positions <= 256 || (s->positions <= SHORT_ROW && !streams)) {

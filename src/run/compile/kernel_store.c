@@ -32,7 +32,7 @@ kernel_entry *store_kernel(qn_context *context, const tile_kernel *k)
     text words = {0};
     tile_print(k, &words);
     for (int i = 0; i < KNOB_COUNT; i++) text_print(&words, "%d ", k->knobs[i]);
-    text_print(&words, "%d %d\n", k->split_loops, k->fills);
+    text_print(&words, "%d %d %d\n", k->split_loops, k->fills, k->few);
     lock_take(&context->lock);
     struct kernel_store *s = store_of(context);
     kernel_entry *e = map_get(s->entries, text_get(&words));
