@@ -292,6 +292,16 @@ static bool has_enough_columns(const loop *p)
            programs >= PROGRAMS_OF_UNIT * (int64_t)o->units;
 }
 
+/* Few short columns: a program that has all rows of some of them needs no second launch that joins them. */
+static bool is_one_launch(const loop *p)
+{
+    enum { COLUMNS_OF_PROGRAM = 16, SHORT = 256 };
+    unsigned last = 1u << (p->space.axis_count - 1);
+    return p->inner & last && !(p->outer & (p->outer - 1)) && space_count(&p->space, p->outer) <= SHORT &&
+           p->space.axes[p->space.axis_count - 1].extent >= COLUMNS_OF_PROGRAM &&
+           loop_is_few(p, space_count(&p->space, p->inner) / COLUMNS_OF_PROGRAM);
+}
+
 /* Is something computed along the columns that all of them share (a mask of the rows)? It has threads of its own, and what is
  * folded with it would wait in memory for them. */
 static bool computes_beside_columns(const loop *p)
@@ -335,7 +345,7 @@ static bool analyse(loop *p)
         if (!analyse_once(p)) *p = whole;
         return true;
     }
-    if (fine && !(p->shape == LOOP_COLUMN && p->inner && has_enough_columns(p))) return true;
+    if (fine && !(p->shape == LOOP_COLUMN && p->inner && (has_enough_columns(p) || is_one_launch(p)))) return true;
     const char *why = p->b->why;
     loop columns = *p;
     if (p->shape != LOOP_COLUMN || !p->inner || (!fine && space_count(&p->space, p->outer) > TURNED_MOST)) return false;

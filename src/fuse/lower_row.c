@@ -80,10 +80,12 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
     for (int i = 0; i < outer_count; i++) all *= l->extents[outer[i]];
     rows = turned ? columns_together(p, l, inner, all) : rows_together(p, l, inner, outer_count);
     value starts[SPACE_AXES];
-    loop_wish_of_few(p, l, (all + rows - 1) / rows);
     frame *f = lower_frame(l, NULL, NULL);
     f->lines = loop_is_line(p) && l->extents[outer[outer_count - 1]] >= LINE_ROWS;
-    if (f->lines) rows = line_rows(l->extents[inner]);
+    if (f->lines)
+        rows = line_rows(l->extents[inner]);
+    else
+        loop_wish_of_few(p, l, (all + rows - 1) / rows);
     for (int i = 0; i < outer_count; i++) blocks[i] = 1;
     if (rows > 1) blocks[outer_count - 1] = rows;
     loop_programs(l, f, outer, blocks, outer_count, 0, 0, starts);

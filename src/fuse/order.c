@@ -152,6 +152,8 @@ static int scan_tile_rows(const fuse_options *options, const fuse_argument *to, 
     int64_t in_steps = (n - 1) / SCAN_AT_ONCE + (n - 1) % SCAN_AT_ONCE, in_chain = 2 + n % SCAN_CHAIN_ROWS;
     double steps_ns = (double)(1 + (chained ? in_chain : in_steps)) * SCAN_TRIP_NS;
     double tile_ns = (double)((int64_t)rows * wide / SCAN_TILE_TRIP + 1) * SCAN_TRIP_NS + rows / 32.0 * SCAN_LANES_NS;
+    /* Programs that share a multiprocessor share what it loads, too. */
+    tile_ns *= (double)((programs + options->units - 1) / MAXIMUM(options->units, 1));
     double others_ns = cost_of_bytes(options, 0, 0, launches).time_ns + steps_ns;
     return cost_of_bytes(options, 0, 0, 1).time_ns + tile_ns < others_ns ? rows : 0;
 }

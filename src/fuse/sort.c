@@ -23,6 +23,7 @@
 #define SHORTEST_OF_FEW \
     512 /* of rows that are sorted all at once: passes take as long however short a row, merges wait more often */
 #define DIGIT_THREADS 256 /* one a digit; more elements a thread mean fewer counts to add up */
+#define DIGIT_THREADS_OF_FEW 1024
 #define MOST_KEPT 32
 #define WARPS_WANTED 8192
 #define SHORTEST_PART 1024 /* of a warp */
@@ -133,7 +134,8 @@ static const char digits_source[] =
     "    launch (rows * cdiv(n, RUN)) block (RUN / EACH) shared (RUN * 8 + RUN / EACH * 32)\n"
     "\"\"\"\n"
     "%s%s"
-    "extern \"C\" __global__ void __launch_bounds__(RUN / EACH, EACH > 16 ? 1 : 3) /* others count while one exchanges "
+    "extern \"C\" __global__ void __launch_bounds__(RUN / EACH, EACH > 16 || RUN / EACH > 256 ? 1 : 3) /* others count "
+    "while one exchanges "
     "*/\n"
     "    sort_digits(const %s *x, %s *y, long rows, long n)\n"
     "{\n"
@@ -395,8 +397,10 @@ node fuse_sort_prepare(graph *g, node n, const fuse_options *options, node *sort
     bool ends_here = ends && !gives_keys;
     const char *left = ends_here ? places : whole, *c_type = ends_here ? "long" : "unsigned long", *source;
     dtype elem = ends_here ? DT_I64 : DT_U64;
+    /* Where all rows are sorted at once, what a thread does one after the other is the time of all. */
+    int threads = rows.extents[0] <= options->units ? (int)MINIMUM(run, DIGIT_THREADS_OF_FEW) : DIGIT_THREADS;
     if (digits)
-        source = arena_print(g->memory, digits_source, s.type, dtypes[elem].text, (int)run, (int)run / DIGIT_THREADS,
+        source = arena_print(g->memory, digits_source, s.type, dtypes[elem].text, (int)run, (int)run / threads,
                              s.lowest, s.key, left, s.c_type, c_type);
     else
         source = arena_print(g->memory, runs_source, s.type, dtypes[elem].text, (int)run, (int)MAXIMUM(run, BLOCK_SPAN),

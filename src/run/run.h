@@ -71,8 +71,9 @@ struct qn_context {
     struct edited_schedule *edited; /* what the user changed of schedules; NULL: nothing */
     void (*print)(void *user, const char *line);
     void *user;
-    unsigned log; /* LOG_... from QUERN_LOG */
-    char *input;  /* of the path `-`, once it was read */
+    unsigned log;    /* LOG_... from QUERN_LOG */
+    bool one_by_one; /* QUERN_SYNC: each launch is waited for, so that a failure has its name */
+    char *input;     /* of the path `-`, once it was read */
     size_t input_bytes;
     _Atomic int64_t compiles, cache_hits; /* programs made by a compiler; programs found in the cache */
 };

@@ -81,7 +81,8 @@ bool plan_again_run(plan *p, qn_context *context, int slot, char *const *bases, 
 {
     const device_slot *s = &context->slots[slot];
     const driver_streams *streams = s->driver->streams;
-    bool alone = !streams || !p->step_count || context->counter || context->log & LOG_LAUNCH || record_is_on();
+    bool alone = !streams || !p->step_count || context->counter || context->log & LOG_LAUNCH || context->one_by_one ||
+                 record_is_on();
     if (alone) return false;
     note(p, s->driver, bases);
     if (p->again->repeats == REPEATS) make_recording(p, context, slot);

@@ -171,6 +171,8 @@ qn_status context_open(const qn_context_options *options, qn_context **out, qn_e
     c->print = options->print;
     c->user = options->user;
     c->log = log;
+    const char *sync = environment_get("QUERN_SYNC");
+    c->one_by_one = sync && strcmp(sync, "0") != 0;
     if (log && !c->print) c->print = print_to_stderr;
     if (options->verbose) c->log |= LOG_COMPILE | LOG_CODE;
     const char *dump_folder = environment_get("QUERN_DUMP_DIR"), *tune = environment_get("QUERN_TUNE");
