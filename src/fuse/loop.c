@@ -295,9 +295,9 @@ static bool has_enough_columns(const loop *p)
 /* Few short columns: a program that has all rows of some of them needs no second launch that joins them. */
 static bool is_one_launch(const loop *p)
 {
-    enum { COLUMNS_OF_PROGRAM = 16, SHORT = 256 };
+    enum { COLUMNS_OF_PROGRAM = 16 };
     unsigned last = 1u << (p->space.axis_count - 1);
-    return p->inner & last && !(p->outer & (p->outer - 1)) && space_count(&p->space, p->outer) <= SHORT &&
+    return p->inner & last && !(p->outer & (p->outer - 1)) && space_count(&p->space, p->outer) <= LOOP_SHORT_COLUMNS &&
            p->space.axes[p->space.axis_count - 1].extent >= COLUMNS_OF_PROGRAM &&
            loop_is_few(p, space_count(&p->space, p->inner) / COLUMNS_OF_PROGRAM);
 }
@@ -345,11 +345,14 @@ static bool analyse(loop *p)
         if (!analyse_once(p)) *p = whole;
         return true;
     }
-    if (fine && !(p->shape == LOOP_COLUMN && p->inner && (has_enough_columns(p) || is_one_launch(p)))) return true;
+    bool columns_alone = p->shape == LOOP_COLUMN && p->inner, enough = columns_alone && has_enough_columns(p);
+    bool few = columns_alone && fine && !enough && is_one_launch(p);
+    if (fine && !enough && !few) return true;
     const char *why = p->b->why;
     loop columns = *p;
     if (p->shape != LOOP_COLUMN || !p->inner || (!fine && space_count(&p->space, p->outer) > TURNED_MOST)) return false;
     p->turned = true;
+    p->short_columns = few;
     if (analyse_once(p) && !(fine && computes_beside_columns(p))) return true;
     if (!fine) return refuse(p->b, why);
     *p = columns;

@@ -31,6 +31,7 @@ typedef struct loop {
     unsigned outer, inner; /* axes of the space */
     unroll_kind unroll;    /* small folds that are chains of terms, no folds of the space */
     bool turned;           /* inner axes, though the last axis is an outer one */
+    bool short_columns;    /* ... of at most LOOP_SHORT_COLUMNS rows, and few of them */
     int64_t line;          /* elements of the lines that a long last axis is cut into (lower_cut.c); 0: it is not */
     int strip;             /* results that a place takes along t->strip_axes (strip.c); 0: one */
     locals around;
@@ -114,6 +115,7 @@ void loop_programs(lowering *l, frame *f, const int *axes, const int64_t *blocks
                    value first_count, value *starts);
 /* Rows that are so few leave a GPU idle: the wish that each goes to all threads of a block. */
 bool loop_is_few(const loop *p, int64_t programs);
+#define LOOP_SHORT_COLUMNS 256 /* rows of short columns */
 void loop_wish_of_few(const loop *p, lowering *l, int64_t programs);
 
 #endif

@@ -95,8 +95,9 @@ static qn_status whole_rows(const loop *p, lowering *l, int inner, const int *ou
     f->dims[along] = -(int64_t)lower_extent(l, inner);
     bool constant = l->extents[inner] <= (holds_rows(p) ? ROW_ACROSS : 256);
     if ((turned && gpu && constant) || f->lines) f->dims[along] = l->extents[inner];
+    if (p->short_columns) f->dims[along] = LOOP_SHORT_COLUMNS; /* a batch of another size needs no other text */
     if (rows > 1) frame_tile(f, outer[outer_count - 1], 1 - along, starts[outer_count - 1], true);
-    frame_tile(f, inner, along, 0, false);
+    frame_tile(f, inner, along, p->short_columns ? lower_integer(l, f->block, 0) : 0, p->short_columns);
     const bool *needed = loop_needed(p);
     for (int i = 1; i < p->t->term_count && f->lines; i++) /* all lines are on their way before the first is used */
         if (p->t->terms[i].kind == TERM_ACCESS && needed[i]) lower_term(l, f, i);

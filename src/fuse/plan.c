@@ -64,6 +64,11 @@ void cells_settle(planner *p)
     }
 }
 
+static int result_index(const planner *p, node n)
+{
+    return graph_get(p->g, n)->attr.index;
+}
+
 void cell_settle(planner *p, cell *c)
 {
     group *g = &c->g;
@@ -81,11 +86,16 @@ void cell_settle(planner *p, cell *c)
             if (!cell_lists(g->nodes, g->node_count, p->reads[n][k]))
                 plan_add_node(p, &c->reads, &c->read_count, p->reads[n][k]);
     }
-    if (g->kind == GROUP_CALL) { /* its results */
+    if (g->kind == GROUP_CALL) { /* its results in the order of its parameters, whichever was asked for first */
         int count = 0;
         for (node n = p->first_result[g->anchor]; n; n = p->next_result[n]) count++;
         g->writes = ARENA_ARRAY(p->memory, node, count + 1);
-        for (node n = p->first_result[g->anchor]; n; n = p->next_result[n]) g->writes[count - ++g->write_count] = n;
+        for (node n = p->first_result[g->anchor]; n; n = p->next_result[n]) {
+            int at = g->write_count++;
+            for (; at > 0 && result_index(p, g->writes[at - 1]) > result_index(p, n); at--)
+                g->writes[at] = g->writes[at - 1];
+            g->writes[at] = n;
+        }
     }
     if (c->read_count) qsort(c->reads, (size_t)c->read_count, sizeof(node), by_node);
     c->stamp = ++p->next_stamp;

@@ -133,8 +133,9 @@ static bool stays(int which, int fold)
 /* A part is 32 rows, a group 16 parts; columns by 128 to 512. */
 static void down_columns(void)
 {
-    static const int64_t cases[][3] = {{1, 128, 5},  {2, 160, 130}, {1, 511, 3},   {1, 512, 129},
-                                       {1, 513, 70}, {1, 1100, 40}, {1, 1057, 515}};
+    static const int64_t cases[][3] = {{1, 128, 5},  {2, 160, 130}, {1, 511, 3},    {1, 512, 129},
+                                       {1, 513, 70}, {1, 1100, 40}, {1, 1057, 515}, {1, 17, 9},
+                                       {3, 33, 300}, {1, 100, 70},  {2, 1024, 129}, {1, 544, 131}};
     bool slow = !strcmp(where, "ref");
     for (int i = 0; i < COUNT(cases); i++)
         for (int which = 0; which < COUNT(types); which++)

@@ -308,10 +308,8 @@ qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan
         shape.threads = t->block;
         teams = (int)(t->block / lanes);
         CHECK(teams > 0);
-        /* Few programs go to all multiprocessors rather than to some: a small block starts sooner, too. */
-        int64_t each = MAXIMUM(programs / l->target.multiprocessors, 1);
-        if (programs && each < teams && !joins) {
-            shape.threads = (int)MINIMUM(MAXIMUM((each * lanes + 31) / 32 * 32, 32), t->block);
+        if (programs && programs < teams && !joins) { /* a small block starts sooner */
+            shape.threads = (int)MINIMUM(MAXIMUM((programs * lanes + 31) / 32 * 32, 32), t->block);
             teams = (int)(shape.threads / lanes);
         }
         blocks = (programs + teams - 1) / teams;
