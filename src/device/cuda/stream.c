@@ -93,7 +93,10 @@ static void stream_close(device_stream *s)
     bool pushed;
     qn_error ignored;
     if (cuda_enter(d, &pushed, &ignored) == QN_OK) {
+        int mode;
+        cuda_relax(d, &mode); /* somebody may record another stream */
         if (!is_recorded(s)) d->api.cuStreamSynchronize(s->handle);
+        cuda_relaxed(d, mode);
         if (s->owned) d->api.cuStreamDestroy_v2(s->handle);
         cuda_leave(d, pushed);
     }
