@@ -36,15 +36,22 @@ export QUERN_CUDA_PATH
 try 0 $gelu --stage layout
 says out "gelu_tile, phase 0, sm_90"
 says out "  pass over [1024]: vectors of 4"
-# Rows of a short axis get tiles that are no longer than it; the first axis keeps its tiles, whatever the batch.
+# Rows of a short axis get tiles that are no longer than it; the first axis keeps its tiles, whatever the batch: those of a GPU
+# that is idle otherwise, or larger ones.
 cat >"$work/look.qn" <<'END'
 tensor look(i64 tokens[B][F], i64 sizes[F], float table[R][E]) { return embedding(table, tokens % sizes[][:]); }
 tensor add(float x[B][E], float bias[E]) { return x + bias[][:]; }
 END
 try 0 show "$work/look.qn" look --stage layout --arch sm_90 --set B=512 --set F=26 --set R=1000 --set E=16
 says out "  pass over [32][16]: vectors of 4"
-try 0 show "$work/look.qn" add --stage layout --arch sm_90 --set B=3 --set E=16
-says out "  pass over [128][16]: vectors of 4"
+for batch in 3 1000; do
+    try 0 show "$work/look.qn" add --stage layout --arch sm_90 --set B=$batch --set E=16
+    says out "  pass over [16][16]: vectors of 4"
+done
+for batch in 20000 1000000; do
+    try 0 show "$work/look.qn" add --stage layout --arch sm_90 --set B=$batch --set E=16
+    says out "  pass over [128][16]: vectors of 4"
+done
 # What reads whole arrays behind a short product of tf32 (an optimiser) is not fed by bulk copies; behind a long one it is.
 cat >"$work/step.qn" <<'END'
 tensor step(float z[B][K], float d[B][N], float w[K][N], float m[K][N])
