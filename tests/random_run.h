@@ -81,7 +81,7 @@ static inline void check(const graph_case *c, way w, uint64_t seed)
 static inline random_graph *draw(int i, int most_ops, dtype type, graph_case *c, uint64_t *seed)
 {
     int first = number_from("QUERN_GRAPH_SEED", 1);
-    random_options options = {MINIMUM(5, most_ops), most_ops, type, (first + i) % (most_ops > 20 ? 2 : 4) == 0};
+    random_options options = {MINIMUM(5, most_ops), most_ops, type, (first + i) % (most_ops > 20 ? 2 : 4) == 0, false};
     *seed = (uint64_t)(first + i);
     random_graph *r = random_graph_make(*seed, &options);
     *c = case_reread(&(graph_case){r->g, r->roots, r->root_count}, r->memory);

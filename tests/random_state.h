@@ -24,6 +24,7 @@ typedef struct random_options {
     int least_ops, most_ops;
     dtype type;    /* of the floats; DT_COUNT: any */
     bool gradient; /* roots are a loss and its gradients by the float leaves too */
+    bool longer;   /* axes of some hundred elements, too */
 } random_options;
 
 typedef struct random_graph {
@@ -153,7 +154,9 @@ static inline bool random_has_axes(const random_graph *r, node n)
 
 static inline int64_t random_extent(random_graph *r)
 {
-    static const int extents[] = {1, 1, 2, 3, 3, 4, 5, 7, 8, 9, 16, 17, 33};
+    static const int extents[] = {1, 1, 2, 3, 3, 4, 5, 7, 8, 9, 16, 17, 33},
+                     longer[] = {24, 48, 64, 65, 96, 130, 256, 300, 700};
+    if (r->options.longer && !random_pick(r, 4)) return longer[random_pick(r, COUNT(longer))];
     return random_pick(r, 60) ? extents[random_pick(r, COUNT(extents))] : 0;
 }
 

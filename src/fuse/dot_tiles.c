@@ -10,51 +10,53 @@
 #include "fuse/dot.h"
 #include "fuse/order.h"
 #include "target/target.h"
+#include "fuse/sizes.h"
 
-#define MANY_ROWS 4096
-#define SOME_ROWS 512
+#define MANY_ROWS FUSE_SIZE(4096)
+#define SOME_ROWS FUSE_SIZE(512)
 #define MANY_PRODUCTS 16
 #define CPU_STEP 256
 #define FEW_THREADS 4
 #define GPU_FOLD_STEP 128
-#define GPU_PROGRAMS_EACH 2 /* of a split product, for each multiprocessor */
-#define GPU_PART 512        /* the shortest part of a split K */
+#define GPU_PROGRAMS_EACH 2     /* of a split product, for each multiprocessor */
+#define GPU_PART FUSE_SIZE(512) /* the shortest part of a split K */
 #define CPU_PART 4096
-#define TALL_BLOCKS 3        /* of a narrow product with many rows: while some wait for theirs others multiply ... */
-#define FEW_STEPS 64         /* ... where each takes so few steps of depth */
-#define GPU_DEEP 8192        /* from here on parts of K fill the device, however large the tiles are */
-#define FED_LEAST (1 << 24)  /* multiplications: below, launches are what counts, and small tiles share them */
-#define FED_ROWS 32          /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
-#define FED_THIN (1 << 21)   /* elements of the operands of such a product */
-#define THIN_ROWS 16         /* at 32 along k it took 35 us on an H200, bulk copies 30 at 16 */
-#define THIN_DEPTH 256       /* steps of k for eight warps */
-#define THIN_ALONG 16        /* lines of the long side in a tile, where they lie along k: more tiles than units have room for */
-#define THIN_ACROSS 32       /* ... and where they do not: 64 bytes of each step */
-#define THIN_UNITS 3         /* quarters of the units that are to have a tile */
-#define FED_ALONE_STAGES 12  /* of a small tile that has its multiprocessor for itself: it is reading that counts */
-#define FED_ALONE_SPEED 1.1  /* ... and how much faster it is with them than beside another one */
-#define FED_RATE 3000        /* multiplications a ns of a multiprocessor, 16 bits */
-#define FED_TILE_NS 1200     /* of a program beside its products: the first copies, the results */
-#define BEHIND_RATE 85       /* instructions a ns of four warps: of 218 that a multiprocessor could do at once */
-#define FED_PART 256         /* the shortest part of a split K */
-#define JOIN_NS 3000         /* of the launch that joins parts */
-#define JOIN_RATE 2500       /* bytes a ns that it moves */
-#define COPY_LEAST (1 << 29) /* multiplications of a product that is worth copies of its operands */
-#define COPY_DEPTH 128       /* a shorter product takes no less: its results count */
-#define COPY_USES 192        /* of each element of a copied operand of tf32: to copy it takes as long as so many save */
-#define COPY_WIDTH 48        /* rows * columns / (rows + columns): how often each operand is read again */
-#define GATHER_LEAST (1 << 26) /* multiplications of a product that is gathered for the matrix units */
-#define GATHER_ROWS 24
+#define TALL_BLOCKS 3 /* of a narrow product with many rows: while some wait for theirs others multiply ... */
+#define FEW_STEPS 64  /* ... where each takes so few steps of depth */
+#define GPU_DEEP FUSE_SIZE(8192)     /* from here on parts of K fill the device, however large the tiles are */
+#define FED_LEAST FUSE_SIZE(1 << 24) /* multiplications: below, launches are what counts, and small tiles share them */
+#define FED_ROWS 32 /* with fewer rows or columns most of a fed tile is empty: it is reading that counts */
+#define FED_THIN FUSE_SIZE(1 << 21) /* elements of the operands of such a product */
+#define THIN_ROWS 16                /* at 32 along k it took 35 us on an H200, bulk copies 30 at 16 */
+#define THIN_DEPTH 256              /* steps of k for eight warps */
+#define THIN_ALONG \
+    16 /* lines of the long side in a tile, where they lie along k: more tiles than units have room for */
+#define THIN_ACROSS 32          /* ... and where they do not: 64 bytes of each step */
+#define THIN_UNITS 3            /* quarters of the units that are to have a tile */
+#define FED_ALONE_STAGES 12     /* of a small tile that has its multiprocessor for itself: it is reading that counts */
+#define FED_ALONE_SPEED 1.1     /* ... and how much faster it is with them than beside another one */
+#define FED_RATE 3000           /* multiplications a ns of a multiprocessor, 16 bits */
+#define FED_TILE_NS 1200        /* of a program beside its products: the first copies, the results */
+#define BEHIND_RATE 85          /* instructions a ns of four warps: of 218 that a multiprocessor could do at once */
+#define FED_PART FUSE_SIZE(256) /* the shortest part of a split K */
+#define JOIN_NS 3000            /* of the launch that joins parts */
+#define JOIN_RATE 2500          /* bytes a ns that it moves */
+#define COPY_LEAST FUSE_SIZE(1 << 29) /* multiplications of a product that is worth copies of its operands */
+#define COPY_DEPTH 128                /* a shorter product takes no less: its results count */
+#define COPY_USES 192 /* of each element of a copied operand of tf32: to copy it takes as long as so many save */
+#define COPY_WIDTH 48 /* rows * columns / (rows + columns): how often each operand is read again */
+#define GATHER_LEAST FUSE_SIZE(1 << 26) /* multiplications of a product that is gathered for the matrix units */
+#define GATHER_ROWS FUSE_SIZE(24)
 #define GATHER_DEPTH 16
-#define GATHER_ROOM (192 << 10) /* bytes of shared memory that two steps may have */
-#define TERMS_LEAST (1 << 25)   /* multiplications of a product whose operands are split */
-#define TERMS_NS 2500           /* of a launch that splits an operand */
-#define TAKEN_SPEED 0.77        /* of a product whose operands are split as they are read */
-#define MEMORY_RATE 4000        /* bytes a ns */
-#define LONG_ROW (1 << 16)      /* numbers of a vector that many rows are multiplied with ... */
-#define MOST_PIECE 8192         /* ... and of a piece of it */
-#define PIECE_STEP 8
-#define PIECE_ROWS 64
+#define GATHER_ROOM (192 << 10)        /* bytes of shared memory that two steps may have */
+#define TERMS_LEAST FUSE_SIZE(1 << 25) /* multiplications of a product whose operands are split */
+#define TERMS_NS 2500                  /* of a launch that splits an operand */
+#define TAKEN_SPEED 0.77               /* of a product whose operands are split as they are read */
+#define MEMORY_RATE 4000               /* bytes a ns */
+#define LONG_ROW FUSE_SIZE(1 << 16)    /* numbers of a vector that many rows are multiplied with ... */
+#define MOST_PIECE FUSE_SIZE(8192)     /* ... and of a piece of it */
+#define PIECE_STEP FUSE_SIZE(8)
+#define PIECE_ROWS FUSE_SIZE(64)
 
 /* The power of two that holds n, within bounds. */
 static int tile_for(int64_t n, int least, int most)
@@ -70,7 +72,8 @@ static int64_t count_tiles(const dot_sizes *size, int rows, int columns)
 
 static dot_tiles thin_tiles(dtype elem, const dot_sizes *size)
 {
-    bool down = size->rows > size->columns; /* the rows are the many, and a tile has more of them: the product knows by that */
+    bool down =
+        size->rows > size->columns; /* the rows are the many, and a tile has more of them: the product knows by that */
     return (dot_tiles){.rows = down ? MAXIMUM(size->thin, 2 * THIN_ROWS) : THIN_ROWS,
                        .columns = down ? THIN_ROWS : size->thin,
                        .depth = 128 / dtypes[elem].size_bytes,
@@ -101,7 +104,8 @@ static dot_tiles gpu_tiles(dtype elem, const dot_sizes *size)
         dot_tiles tall = {
             size->columns > 64 ? 128 : 64, tile_for(size->columns, 16, 128), step, 0, fold, 0, 0, false, 0};
         if (size->columns <= FED_ROWS && size->depth <= FEW_STEPS) tall.blocks = TALL_BLOCKS;
-        if (tall.blocks && size->depth <= step / 2) tall.depth = step / 2, tall.stages = 2, tall.blocks = TALL_BLOCKS + 1;
+        if (tall.blocks && size->depth <= step / 2)
+            tall.depth = step / 2, tall.stages = 2, tall.blocks = TALL_BLOCKS + 1;
         return tall;
     }
     if (size->products >= MANY_PRODUCTS) /* they fill the device however large their tiles are */
@@ -180,7 +184,8 @@ int dot_fed_candidates(const fuse_options *options, const dot_sizes *size, dot_c
     int count = 0;
     for (int i = 0; i < COUNT(tiles); i++) {
         const fed_tile *t = &tiles[i];
-        bool many = size->terms || size->taken; /* three terms of each do not fit twice, nor registers of those who read */
+        bool many =
+            size->terms || size->taken; /* three terms of each do not fit twice, nor registers of those who read */
         if (many && (t->turns || t->rows + t->columns > 256)) continue;
         dot_candidate *best = &out[count++];
         *best = (dot_candidate){0};
@@ -327,8 +332,7 @@ static dot_tiles gather_fed_tiles(const fuse_options *options, const dot_sizes *
         int stage_bytes = (rows + columns) * 128 * MAXIMUM(size->terms, 1);
         if (sums > 128 || gathered > 128 || 2 * stage_bytes > GATHER_ROOM) continue;
         double speed = rows >= 128 && columns >= 128 ? 0.95 : rows * columns == 64 * 64 ? 0.45 : 0.65;
-        double multiply =
-            rows * columns * 64.0 * dot_term_products(size->terms) * DOT_HALVES_LINE / size->line / 2048;
+        double multiply = rows * columns * 64.0 * dot_term_products(size->terms) * DOT_HALVES_LINE / size->line / 2048;
         double fill = gathered * (size->terms ? 27 : 20);
         double steps = (double)((size->depth + 63) / 64);
         double step = size->by_chunk ? multiply / speed : 0.75 * multiply + fill;

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/cost.h"
+#include "fuse/sizes.h"
 
 #include <string.h>
 
@@ -172,7 +173,7 @@ static int64_t repeated_work(const loop *p)
     return more;
 }
 
-#define REPEATS_GPU ((int64_t)1 << 22) /* what takes as long as a launch */
+#define REPEATS_GPU FUSE_SIZE((int64_t)1 << 22) /* what takes as long as a launch */
 #define REPEATS_CPU ((int64_t)1 << 14)
 
 /* How many values of whole rows wait from one reduction for a later one, or for the results. */
@@ -207,7 +208,7 @@ static int rows_held(const loop *p)
     return held;
 }
 
-#define HELD_BLOCK ((int64_t)96 << 10) /* elements that the registers and the shared memory of a block hold */
+#define HELD_BLOCK FUSE_SIZE((int64_t)96 << 10) /* elements that the registers and the shared memory of a block hold */
 #define HELD_CLUSTER (8 * HELD_BLOCK)
 
 /* Parameters that the kernel will have, about: an array by its own axes has an extent for each. */
@@ -228,7 +229,7 @@ static int parameters(const loop *p)
     return count;
 }
 
-#define BETWEEN_ROW 1008 /* longer rows belong to several warps */
+#define BETWEEN_ROW FUSE_SIZE(1008) /* longer rows belong to several warps */
 
 /* Does the kernel lose more than the joining saves? */
 static bool is_worth(loop *p)
@@ -276,7 +277,7 @@ static bool analyse_once(loop *p)
     return part_phases(p) && (p->grp->node_count == 1 || is_worth(p));
 }
 
-#define TURNED_LEAST 257
+#define TURNED_LEAST FUSE_SIZE(257)
 #define TURNED_MOST 4096 /* elements of an axis that is not the last one, which a program sees at once */
 
 /* Are there columns for all of a GPU? Then nothing has to be joined. */
@@ -317,7 +318,7 @@ static bool computes_beside_columns(const loop *p)
 /* The lines that rows are cut into which are longer than what the registers of a GPU hold; 0: they are not cut. */
 static int64_t line_of_row(const loop *p)
 {
-    enum { LONGEST = 16384 };
+    const int64_t LONGEST = FUSE_SIZE(16384);
     int last = p->space.axis_count - 1;
     const fuse_options *o = p->b->options;
     if (!o->gpu || o->mode != FUSE_FUSED || p->shape != LOOP_ROW || p->turned || last < 0 || p->inner != 1u << last)

@@ -10,9 +10,11 @@
 #define QUERN_FUSE_LOOP_H
 
 #include "fuse/group.h"
+#include "fuse/sizes.h"
 
-#define LOOP_CUT_CHIP ((int64_t)1 << 22) /* elements of a row that the registers of a whole GPU hold */
-#define LOOP_CUT_LINE 1024 /* elements of a line from which on lower_cut.c gives it a program of its own on a GPU */
+#define LOOP_CUT_CHIP FUSE_SIZE((int64_t)1 << 22) /* elements of a row that the registers of a whole GPU hold */
+#define LOOP_CUT_LINE \
+    FUSE_SIZE(1024) /* elements of a line from which on lower_cut.c gives it a program of its own on a GPU */
 
 typedef enum loop_shape {
     LOOP_MAP,    /* no folds */

@@ -6,13 +6,15 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/column_parts.h"
+#include "fuse/sizes.h"
 
 #include <string.h>
 
-#define COLUMN_BLOCK 4096 /* elements that a program carries */
-#define JOIN_ROWS 16      /* parts that are joined at once */
-#define JOIN_ROWS_MANY 64 /* ... where a GPU leaves some hundred */
-#define SUM_BLOCK 256     /* turns of a loop that adds up in blocks */
+#define COLUMN_BLOCK FUSE_SIZE(4096) /* elements that a program carries */
+#define COLUMN_WIDTH FUSE_SIZE(512)
+#define JOIN_ROWS 16             /* parts that are joined at once */
+#define JOIN_ROWS_MANY 64        /* ... where a GPU leaves some hundred */
+#define SUM_BLOCK FUSE_SIZE(256) /* turns of a loop that adds up in blocks */
 
 /* ---- chunks of rows ---- */
 
@@ -112,8 +114,8 @@ static void store_part(lowering *l, frame *f, int scratch, value chunk, const va
 }
 
 /* Wide columns on a GPU: a program carries one value a column in registers, and asks for several rows at once. */
-#define WIDE_COLUMNS 16
-#define WIDE_BLOCK 1024
+#define WIDE_COLUMNS FUSE_SIZE(16)
+#define WIDE_BLOCK FUSE_SIZE(1024)
 #define WIDE_PROGRAMS 6 /* of a multiprocessor, of so many columns: others are as many more as they are narrower */
 #define WIDE_ROWS 8
 #define WIDE_OPS 48     /* of the rows of a turn together: more are text for the compiler, and registers */
@@ -262,7 +264,7 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
     int64_t dims[2] = {0}, blocks[SPACE_AXES];
     int rank, tiled = rows[row_count - 1], looped = row_count - 1; /* looped: folded axes taken one by one */
     if (kept_count) {
-        dims[1] = loop_width(l->extents[kept[kept_count - 1]], 512);
+        dims[1] = loop_width(l->extents[kept[kept_count - 1]], COLUMN_WIDTH);
         dims[0] = COLUMN_BLOCK / dims[1];
         rank = 2;
     } else {
@@ -361,8 +363,9 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
 
 /* ---- whole rows ---- */
 
-#define ROW_OF_QUARTER 4096           /* elements of a row of which a multiprocessor runs four programs at once */
-#define ROWS_APART ((int64_t)1 << 18) /* up to here each row leaves a part of its own where no columns are kept */
+#define ROW_OF_QUARTER FUSE_SIZE(4096) /* elements of a row of which a multiprocessor runs four programs at once */
+#define ROWS_APART \
+    FUSE_SIZE((int64_t)1 << 18) /* up to here each row leaves a part of its own where no columns are kept */
 
 /* What a row adds to a late fold. */
 static value row_value(const loop *p, lowering *l, frame *f, int fold)

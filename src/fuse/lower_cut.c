@@ -13,11 +13,12 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/loop.h"
+#include "fuse/sizes.h"
 
-#define CUT_ROW (16384 - 16)         /* a block holds a row up to here */
-#define CUT_LEAST ((int64_t)1 << 22) /* elements of all rows from which on joining is little beside reading */
-#define CUT_JOIN 1024                /* lines that are joined at once */
-#define CUT_PIECE 2048               /* of a line that begins at a vector, where nothing is folded */
+#define CUT_ROW FUSE_SIZE(16384 - 16)         /* a block holds a row up to here */
+#define CUT_LEAST FUSE_SIZE((int64_t)1 << 22) /* elements of all rows from which on joining is little beside reading */
+#define CUT_JOIN FUSE_SIZE(1024)              /* lines that are joined at once */
+#define CUT_PIECE FUSE_SIZE(2048)             /* of a line that begins at a vector, where nothing is folded */
 
 typedef struct cut_fold {
     int term;

@@ -5,9 +5,10 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/column_parts.h"
+#include "fuse/sizes.h"
 
-#define JOIN_COLUMNS 64
-#define JOIN_BLOCK 2048
+#define JOIN_COLUMNS FUSE_SIZE(64)
+#define JOIN_BLOCK FUSE_SIZE(2048)
 
 /* Sums of a CPU's programs go in blocks of so many turns; a GPU has programs for all turns and no registers for more. */
 int parts_sum_levels(const loop *p)
@@ -16,7 +17,7 @@ int parts_sum_levels(const loop *p)
 }
 
 /* So do a CPU's parts, of which there are more with every thread: a row of a tile for each program. */
-#define JOIN_SUM_BLOCK 32
+#define JOIN_SUM_BLOCK FUSE_SIZE(32)
 static int join_levels(const loop *p, const parts *c)
 {
     int64_t turns = (c->part_count + c->join_rows - 1) / c->join_rows;

@@ -4,9 +4,10 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/loop.h"
+#include "fuse/sizes.h"
 
-#define MAP_BLOCK 1024
-#define MAP_COLUMNS 512
+#define MAP_BLOCK FUSE_SIZE(1024)
+#define MAP_COLUMNS FUSE_SIZE(512)
 #define MAP_LEAST 256 /* elements of a program on a GPU */
 #define STRIP_WIDE 32 /* columns from which a program of strips has one row of them */
 #define STRIP_COLUMNS 256

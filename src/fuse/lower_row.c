@@ -6,14 +6,16 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/loop.h"
+#include "fuse/sizes.h"
 
-#define ROW_SHORT 512     /* rows up to here share a program where threads are few */
+#define ROW_SHORT FUSE_SIZE(512) /* rows up to here share a program where threads are few */
 #define ROW_COLUMNS 64    /* where the row is not along memory: so many side by side */
 #define COLUMNS_OF_FEW 16 /* ... where that leaves multiprocessors idle */
 #define ROW_HELD 32768    /* ... so many elements of them at most */
 #define SECTOR_BYTES 32
-#define ROW_ACROSS 4096 /* ... and up to here its length is a constant of the kernel, so that threads hold it */
-#define LINE_ROWS 64    /* rows of a line (loop_is_line) at least, and at most */
+#define ROW_ACROSS \
+    FUSE_SIZE(4096)             /* ... and up to here its length is a constant of the kernel, so that threads hold it */
+#define LINE_ROWS FUSE_SIZE(64) /* rows of a line (loop_is_line) at least, and at most */
 #define LINE_ROWS_MOST 512
 
 /* Rows in one program. */

@@ -5,12 +5,13 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/loop.h"
+#include "fuse/sizes.h"
 
-#define SCAN_ROW 16384 /* the registers of a block hold it, with another block beside it */
-#define SCAN_STEP 8192
-#define SCAN_SHORT 64   /* rows up to here ... */
-#define SCAN_TOGETHER 4 /* ... so many a program, of */
-#define SCAN_MANY 32768 /* or more */
+#define SCAN_ROW FUSE_SIZE(16384) /* the registers of a block hold it, with another block beside it */
+#define SCAN_STEP FUSE_SIZE(8192)
+#define SCAN_SHORT FUSE_SIZE(64)   /* rows up to here ... */
+#define SCAN_TOGETHER 4            /* ... so many a program, of */
+#define SCAN_MANY FUSE_SIZE(32768) /* or more */
 
 static value nothing(lowering *l, tile_block *b, fold_kind fold, dtype elem)
 {

@@ -13,13 +13,14 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/memory.h"
+#include "fuse/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define ALIGNMENT_BYTES 256
 #define COPY_BLOCK 4096
-#define PEAK_MATTERS ((int64_t)16 << 20) /* bytes below which another text for a lower peak is not worth it */
+#define PEAK_MATTERS FUSE_SIZE((int64_t)16 << 20) /* bytes below which another text for a lower peak is not worth it */
 
 typedef struct memory_plan {
     fuse_plan *plan;

@@ -11,20 +11,21 @@
  */
 #include "fuse/cost.h"
 #include "fuse/order.h"
+#include "fuse/sizes.h"
 
 #define SORT_BLOCK 64
-#define SORT_BLOCK_GPU 256
+#define SORT_BLOCK_GPU ((int)FUSE_SIZE(256))
 #define LARGEST_STEPS 15 /* a kernel has at most 16 phases */
 #define LARGEST_BLOCK (1 << 24)
 #define COLUMNS 64
-#define COLUMNS_GPU 128
-#define SCAN_BLOCK 4096
+#define COLUMNS_GPU ((int)FUSE_SIZE(128))
+#define SCAN_BLOCK ((int)FUSE_SIZE(4096))
 #define LONG_ROW 65536
-#define LONG_ROW_GPU 8192
-#define LONG_CHAIN (1 << 17) /* elements of a row from which on pieces of it are chained on a GPU */
+#define LONG_ROW_GPU FUSE_SIZE(8192)
+#define LONG_CHAIN FUSE_SIZE(1 << 17) /* elements of a row from which on pieces of it are chained on a GPU */
 #define FEW_ROWS 64
-#define BLOCK_ROW 16384 /* the registers of a GPU's block hold it, with another block beside it */
-#define BLOCK_STEP 8192
+#define BLOCK_ROW FUSE_SIZE(16384) /* the registers of a GPU's block hold it, with another block beside it */
+#define BLOCK_STEP ((int)FUSE_SIZE(8192))
 #define SCAN_AT_ONCE 16    /* rows of columns whose loads are on their way together */
 #define SCAN_PROGRAMS 7    /* of columns, of each multiprocessor: below, they are chained */
 #define SCAN_CHAIN 128     /* rows from which on they are */

@@ -8,6 +8,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/plan.h"
+#include "fuse/sizes.h"
 #include "fuse/dot.h"
 
 #include "fuse/memory.h"
@@ -15,6 +16,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+int fuse_size_root = 1;
 
 /* ---- cells ---- */
 

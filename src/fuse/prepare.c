@@ -12,6 +12,7 @@
 #include "fuse/order.h"
 #include "fuse/plan.h"
 #include "fuse/scores.h"
+#include "fuse/sizes.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ static node concat_tree(graph *g, node n)
     return graph_concat(g, parts, count, x.attr.axis);
 }
 
-#define WINDOW_APART 32 /* elements of a window of two axes from which on it is folded axis by axis */
+#define WINDOW_APART FUSE_SIZE(32) /* elements of a window of two axes from which on it is folded axis by axis */
 
 /* A fold of windows over two axes at once reads each row of a window for itself, neighbours a stride apart. A large one is
  * folded down the first axis, along memory, and what that leaves along the second. */
@@ -95,7 +96,7 @@ void plan_reach(const graph *g, const fuse_leaf *leaves, int leaf_count, const n
 /* Rows of memory on a GPU, and enough of them that each goes to a block. */
 static bool scans_rows(const graph *g, const fuse_options *options, node n)
 {
-    enum { FEW_ROWS = 64, LONG_ROW = 8192 };
+    const int64_t FEW_ROWS = FUSE_SIZE(64), LONG_ROW = FUSE_SIZE(8192);
     const graph_node *x = graph_get(g, n);
     int64_t length = x->shape.extents[x->attr.axis], rows = shape_count(&x->shape) / MAXIMUM(length, 1);
     for (int k = x->attr.axis + 1; k < x->shape.rank; k++)

@@ -12,6 +12,7 @@
  */
 #include "fuse/order.h"
 #include "ir/graph_build.h"
+#include "fuse/sizes.h"
 
 #include <string.h>
 
@@ -26,7 +27,7 @@
 #define DIGIT_THREADS_OF_FEW 1024
 #define MOST_KEPT 32
 #define WARPS_WANTED 8192
-#define SHORTEST_PART 1024 /* of a warp */
+#define SHORTEST_PART FUSE_SIZE(1024) /* of a warp */
 #define BLOCKS_AT_ONCE 3   /* that sort by digits, of a multiprocessor */
 #define BLOCK_WARPS 8
 #define WARP_STEP 128 /* elements that a warp reads at once */

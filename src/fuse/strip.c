@@ -12,13 +12,14 @@
  * SPDX-License-Identifier: MIT
  */
 #include "fuse/loop.h"
+#include "fuse/sizes.h"
 
 #include <string.h>
 
 #define STRIP_MOST 8
-#define STRIP_RESULTS 16                /* of several axes together */
-#define STRIP_LOADS 72                  /* what a thread has room for, with the sums */
-#define STRIP_PLACES ((int64_t)1 << 16) /* below so many places threads would be missing */
+#define STRIP_RESULTS 16                         /* of several axes together */
+#define STRIP_LOADS 72                           /* what a thread has room for, with the sums */
+#define STRIP_PLACES FUSE_SIZE((int64_t)1 << 16) /* below so many places threads would be missing */
 #define STRIP_GAIN 0.9
 
 typedef struct strip {

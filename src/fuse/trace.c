@@ -300,6 +300,31 @@ static int known_term(trace *t, const trace_known *known, const index_map *m)
     return trace_round(t, id, x->elem, known->n);
 }
 
+/* Does a coordinate leave its axis? Where a reshape reads memory that is dense the last coordinate counts all of its
+ * elements (index.c). Through arithmetic on the same elements that holds; what follows single axes would be wrong, and so
+ * would memory that is not dense. Under a guard, and in strips, coordinates leave for other reasons, and are tested. */
+static bool counts_elements(const trace *t, const shape *s, const index_map *m)
+{
+    for (int k = 0; k < m->rank && !t->guard && !t->strip_axes; k++) {
+        const affine *a = &m->axes[k];
+        int64_t high = a->constant;
+        for (int i = 0; i < t->space.axis_count; i++) high += MAXIMUM(a->factor[i], 0) * (t->space.axes[i].extent - 1);
+        if (high >= s->extents[k] && shape_count(s) && !affine_has_atoms(a)) return true;
+    }
+    return false;
+}
+
+static bool follows_elements(const trace *t, node n)
+{
+    const graph_node *x = graph_get(t->g, n);
+    if (t->in_memory[n])
+        return !t->leaves || !t->leaves[n].given ||
+               strides_are_row_major(x->shape.rank, x->shape.extents, t->leaves[n].strides);
+    if (x->code == GRAPH_EXPAND) return shape_count(&graph_get(t->g, x->inputs[0])->shape) == 1;
+    return x->code == GRAPH_MAP || x->code == GRAPH_FULL || x->code == GRAPH_DETACH || x->code == GRAPH_KEEP ||
+           x->code == GRAPH_AGAIN;
+}
+
 /* From its inputs. */
 static int computed_term(trace *t, node n, const index_map *m)
 {
@@ -356,6 +381,8 @@ int trace_node(trace *t, node n, const index_map *m)
     m = map_intern(t, m);
     int id = visit_find(t, n, m);
     if (id) return id;
+    if (counts_elements(t, &x->shape, m) && !follows_elements(t, n))
+        return trace_fail(t, "its elements are counted in memory, where it follows single axes");
     if (t->in_memory[n]) {
         int guard = guard_strip(t, n, m);
         term access = {.kind = TERM_ACCESS, .n = n, .elem = trace_elem(x->elem), .map = m, .guarded = guard != 0};

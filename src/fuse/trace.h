@@ -13,6 +13,7 @@
 
 #include "fuse/fuse.h"
 #include "fuse/index.h"
+#include "fuse/sizes.h"
 
 #define TRACE_MOST_TERMS 8192 /* joins of joins that read each other at many places grow beyond all measure */
 
@@ -29,10 +30,10 @@ typedef enum term_kind {
 
 typedef struct term {
     term_kind kind;
-    node n;         /* what it is for: names, lines; 0: index arithmetic */
-    dtype elem;     /* of the value in the kernel */
-    int rounded;    /* 16-bit types (bits 1 << dtype) whose numbers alone it has: rounding to one of them changes nothing */
-    op_code op;     /* OP */
+    node n;      /* what it is for: names, lines; 0: index arithmetic */
+    dtype elem;  /* of the value in the kernel */
+    int rounded; /* 16-bit types (bits 1 << dtype) whose numbers alone it has: rounding to one of them changes nothing */
+    op_code op;  /* OP */
     int attr_index; /* OP: the lane of PHILOX */
     int inputs[3], input_count;
     number number;        /* CONSTANT */
@@ -115,10 +116,10 @@ void trace_guard_sums(const trace *t, int guard, index_known *known, int *count)
 unsigned trace_folded_axes(const graph_node *x); /* of a REDUCE's or a SCAN's input */
 
 /* small_fold.c */
-#define SMALL_FOLD_AXIS 64                    /* extents up to here are structure ... */
-#define SMALL_FOLD_MOST 128                   /* ... and folds of so many elements are chains, with those inside them */
-#define SMALL_FOLD_TERMS 500                  /* ... of so many terms; windows share theirs with their neighbours */
-#define SMALL_FOLD_RESULTS ((int64_t)1 << 15) /* of a fold whose extents are small, but no window's */
+#define SMALL_FOLD_AXIS 64   /* extents up to here are structure ... */
+#define SMALL_FOLD_MOST 128  /* ... and folds of so many elements are chains, with those inside them */
+#define SMALL_FOLD_TERMS 500 /* ... of so many terms; windows share theirs with their neighbours */
+#define SMALL_FOLD_RESULTS FUSE_SIZE((int64_t)1 << 15) /* of a fold whose extents are small, but no window's */
 bool fold_is_small(const graph *g, node n);
 bool fold_is_worth_a_text(const graph *g, const bool *in_memory, node n);
 bool fold_is_window(const graph *g, const bool *in_memory, node n); /* a small one over windows alone */

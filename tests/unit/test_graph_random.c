@@ -70,7 +70,7 @@ TEST(simplifying_keeps_values)
     int count = count_from("QUERN_GRAPHS", "random graphs", 400), first = number_from("QUERN_GRAPH_SEED", 1);
     bool met[GRAPH_CODE_COUNT] = {false};
     for (int i = 0; i < count && test_failures_of_case < 3; i++) {
-        random_options options = {5, 60, DT_COUNT, i % 2};
+        random_options options = {5, 60, DT_COUNT, i % 2, false};
         check_one((uint64_t)(first + i), &options, met);
     }
     for (int code = 1; code < GRAPH_CODE_COUNT && count >= 400; code++)

@@ -1,0 +1,263 @@
+/*
+ * What users meet with arrays of millions of elements, on arrays of some hundred: the sizes of src/fuse/sizes.h are made
+ * small, random graphs are planned as for a GPU (and as for a processor), and every kernel of a plan runs in the checking
+ * interpreter; the results agree with the meaning of the graph.
+ * QUERN_GRAPHS=COUNT tries more, QUERN_GRAPH_SEED=N starts elsewhere, QUERN_GRAPH=FILE plans and runs one text instead.
+ * SPDX-License-Identifier: MIT
+ */
+#include "fuse/sizes.h"
+#include "fuse_run.h"
+#include "graph_run.h"
+#include "ir/graph_simplify.h"
+#include "share.h"
+#include "test.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+typedef struct way {
+    fuse_options options;
+    int root;
+} way;
+
+static sigjmp_buf at_check;
+
+static void at_abort(int signal_number)
+{
+    siglongjmp(at_check, signal_number);
+}
+
+typedef struct storages {
+    arena *memory;
+    void *by_number[RANDOM_STORAGES];
+    int64_t reach[RANDOM_STORAGES];
+} storages;
+
+static node leaf_in_memory(void *context, graph *to, const graph_node *leaf)
+{
+    storages *s = context;
+    int number = (int)(uintptr_t)leaf->attr.storage;
+    if (!s->by_number[number]) s->by_number[number] = random_memory(number, leaf->elem, s->reach[number], s->memory);
+    return graph_leaf(to, leaf->elem, &leaf->shape, leaf->attr.strides, leaf->attr.offset, s->by_number[number]);
+}
+
+static bool is_view_of_leaf(const graph *g, node n)
+{
+    const graph_node *at = graph_get(g, n);
+    while (graph_ops[at->code].class == GRAPH_CLASS_MOVE && at->code != GRAPH_PAD && at->code != GRAPH_CONCAT)
+        at = graph_get(g, at->inputs[0]);
+    return at->code == GRAPH_LEAF;
+}
+
+/* The graph's results by a plan of it. */
+static bool run_plan(const graph_case *c, const way *w, arena *memory, graph_tensor *out, text *words)
+{
+    storages *s = ARENA_NEW(memory, storages);
+    graph *g = graph_new(memory);
+    node roots[RANDOM_ROOTS];
+    node *order = ARENA_ARRAY(memory, node, c->g->node_count);
+    s->memory = memory;
+    for (int i = graph_order(c->g, c->roots, c->root_count, order) - 1; i >= 0; i--) {
+        const graph_node *n = graph_get(c->g, order[i]);
+        if (n->code != GRAPH_LEAF) continue;
+        int64_t *reach = &s->reach[(uintptr_t)n->attr.storage];
+        *reach = MAXIMUM(*reach, random_reach(n));
+    }
+    case_copy(c, g, leaf_in_memory, s, roots);
+    graph_simplify(g, roots, c->root_count, &(graph_rules){.relaxed = w->options.mode == FUSE_FUSED});
+    for (int i = 0; i < c->root_count; i++)
+        if (is_view_of_leaf(g, roots[i])) roots[i] = graph_same(g, GRAPH_KEEP, roots[i], 0);
+    node unique[RANDOM_ROOTS];
+    int count = 0;
+    for (int i = 0; i < c->root_count; i++) {
+        bool there = false;
+        for (int k = 0; k < count; k++) there |= unique[k] == roots[i];
+        if (!there) unique[count++] = roots[i];
+    }
+    fuse_run r = fuse_run_plan(memory, g, unique, count, NULL, 0, &w->options);
+    if (environment_get("QUERN_GRAPH") && r.plan) {
+        text t = {0};
+        fuse_print(r.plan, &t);
+        fuse_print_memory(r.plan, &t);
+        for (int i = 0; i < r.plan->kernel_count; i++) tile_print(r.plan->kernels[i].kernel, &t);
+        printf("%s", text_get(&t));
+        text_free(&t);
+    }
+    if (!r.good) {
+        text_add(words, "the plan did not run\n");
+        return false;
+    }
+    for (int i = 0; i < c->root_count; i++) {
+        const graph_node *n = graph_get(g, roots[i]);
+        out[i] = graph_tensor_read(n->elem, &n->shape, r.data[roots[i]], memory);
+    }
+    return true;
+}
+
+static bool agrees(const graph_case *c, const way *w, text *words)
+{
+    arena *memory = arena_new();
+    graph_tensor exact[RANDOM_ROOTS], rounded[RANDOM_ROOTS], got[RANDOM_ROOTS];
+    bool good = true;
+    if (!case_interpret(c, true, memory, exact, NULL) && !case_interpret(c, false, memory, rounded, NULL)) {
+        bool finite = true;
+        for (int i = 0; i < c->root_count; i++)
+            for (int64_t j = 0; j < rounded[i].count; j++)
+                finite &= !dtype_is_float(rounded[i].elem) || isfinite(rounded[i].elements[j].f);
+        if (finite) {
+            good = run_plan(c, w, memory, got, words);
+            for (int i = 0; i < c->root_count && good; i++)
+                good = case_close(c, i, &got[i], &exact[i], &rounded[i], words);
+        }
+    }
+    arena_free(memory);
+    return good;
+}
+
+static bool passes(const graph_case *c, void *context, text *words)
+{
+    const way *w = context;
+    fuse_size_root = w->root;
+    kernel_of_any_graph = true;
+    signal(SIGABRT, at_abort);
+    bool good = false;
+    if (sigsetjmp(at_check, 1))
+        text_add(words, "an internal check failed\n");
+    else
+        good = agrees(c, w, words);
+    fuse_size_root = 1;
+    return good;
+}
+
+static void check(const graph_case *c, way *w, uint64_t seed)
+{
+    text words = {0}, smaller = {0};
+    if (!passes(c, w, &words)) {
+        printf("seed %llu, %s, %d units, root %d, mode %d: %s", (unsigned long long)seed,
+               w->options.gpu ? "gpu" : "cpu", w->options.units, w->root, (int)w->options.mode, text_get(&words));
+        fflush(stdout);
+        text_clear(&words);
+        case_shrink(c, passes, w, &smaller, &words);
+        printf("%s%s", text_get(&smaller), text_get(&words));
+        test_fail(__FILE__, __LINE__, "a random graph");
+    }
+    text_free(&words);
+    text_free(&smaller);
+}
+
+static way draw_way(uint64_t seed)
+{
+    static const int roots[] = {3, 2, 3, 2, 1}, units[] = {132, 4, 16, 1};
+    uint64_t h = random_hash(seed);
+    way w = {.root = roots[h % COUNT(roots)]};
+    w.options = (fuse_options){.mode = h >> 8 & 15 ? FUSE_FUSED : FUSE_STRICT,
+                               .gpu = (h >> 12 & 7) != 0,
+                               .units = units[h >> 16 & 3],
+                               .arch = h >> 18 & 3 ? 90 : 80,
+                               .memory_bytes = h >> 20 & 3 ? (int64_t)1 << 32 : (int64_t)1 << 20,
+                               .scores_bytes = h >> 22 & 3 ? 1 : 0};
+    return w;
+}
+
+/* One text, with sizes as they are (QUERN_GRAPH_SIZES=1) and made small. */
+static void replay(const char *path)
+{
+    char *data = NULL;
+    size_t size = 0;
+    qn_error error;
+    arena *memory = arena_new();
+    graph *g = graph_new(memory);
+    node *roots;
+    int count;
+    if (file_read(path, 1 << 24, &data, &size, &error) || graph_read(g, path, data, size, &roots, &count, &error))
+        printf("%s\n", error.message);
+    for (int root = number_from("QUERN_GRAPH_SIZES", 1); g && roots && root <= number_from("QUERN_GRAPH_SIZES", 6);
+         root++) {
+        way w = {.root = root, .options = {.mode = FUSE_FUSED, .gpu = true, .units = 132, .arch = 90}};
+        text words = {0};
+        bool good = passes(&(graph_case){g, roots, count}, &w, &words);
+        printf("root %d: %s%s\n", root, good ? "good" : "", text_get(&words));
+        text_free(&words);
+    }
+    free(data);
+    arena_free(memory);
+}
+
+/* What was wrong once. */
+static const char *const texts[] = {
+    /* A value in memory, read through a reshape that no axis follows: its elements are counted, and a row that is added to
+     * every one of its own rows must not be. */
+    "%1 = leaf 1 : f32[130, 9]\n"
+    "%2 = leaf 2 : i32[5, 9]\n"
+    "%3 = full 130 : i32[5, 9]\n"
+    "%4 = mod %2, %3 : i32[5, 9]\n"
+    "%5 = leaf 3 : f32[5, 9]\n"
+    "%6 = gather_add %1, %4, %5 axis 0 : f32[130, 9]\n"
+    "%7 = reshape %6 : f32[9, 130]\n"
+    "%8 = relu %7 : f32[9, 130]\n"
+    "%9 = abs %8 : f32[9, 130]\n"
+    "%10 = leaf 4 : f32[1, 9]\n"
+    "%11 = expand %10 : f32[130, 9]\n"
+    "%12 = leaf 5 : f32[130, 9]\n"
+    "%13 = add %11, %12 : f32[130, 9]\n"
+    "%14 = mul %6, %13 : f32[130, 9]\n"
+    "%15 = mul %6, %1 : f32[130, 9]\n"
+    "return %9, %14, %15\n",
+    /* ... nor one whose memory is not dense. */
+    "%1 = leaf 1 : f32[130, 9]\n"
+    "%2 = leaf 2 : i32[5, 9]\n"
+    "%3 = full 130 : i32[5, 9]\n"
+    "%4 = mod %2, %3 : i32[5, 9]\n"
+    "%5 = leaf 3 : f32[5, 9]\n"
+    "%6 = gather_add %1, %4, %5 axis 0 : f32[130, 9]\n"
+    "%7 = reshape %6 : f32[9, 130]\n"
+    "%8 = relu %7 : f32[9, 130]\n"
+    "%9 = abs %8 : f32[9, 130]\n"
+    "%10 = leaf 4 strides (1, 130) : f32[130, 9]\n"
+    "%11 = mul %6, %10 : f32[130, 9]\n"
+    "%12 = mul %6, %1 : f32[130, 9]\n"
+    "return %9, %11, %12\n",
+};
+
+TEST(what_was_wrong)
+{
+    for (int i = 0; i < COUNT(texts); i++) {
+        for (int k = 0; k < 6; k++) {
+            arena *memory = arena_new();
+            graph *g = graph_new(memory);
+            node *roots;
+            int count;
+            qn_error error;
+            way w = {.root = 1 + k / 2, .options = {.gpu = k % 2, .units = 4, .arch = 90}};
+            text words = {0};
+            EXPECT(graph_read(g, "text", texts[i], strlen(texts[i]), &roots, &count, &error) == QN_OK);
+            if (!passes(&(graph_case){g, roots, count}, &w, &words)) {
+                printf("text %d, way %d: %s", i, k, text_get(&words));
+                test_fail(__FILE__, __LINE__, "a graph that was wrong once");
+            }
+            text_free(&words);
+            arena_free(memory);
+        }
+    }
+}
+
+TEST(large_sizes_made_small)
+{
+    if (environment_get("QUERN_GRAPH")) {
+        replay(environment_get("QUERN_GRAPH"));
+        return;
+    }
+    int count = count_from("QUERN_GRAPHS", "random graphs", 600), first = number_from("QUERN_GRAPH_SEED", 1);
+    int most = number_from("QUERN_GRAPH_OPS", 14);
+    for (int i = 0; i < count && test_failures_of_case < 3; i++) {
+        uint64_t seed = (uint64_t)(first + i);
+        random_options options = {3, 3 + (int)(seed % (uint64_t)most), DT_COUNT, seed % 5 == 0, true};
+        random_graph *r = random_graph_make(seed, &options);
+        graph_case c = case_reread(&(graph_case){r->g, r->roots, r->root_count}, r->memory);
+        way w = draw_way(seed);
+        check(&c, &w, seed);
+        random_graph_free(r);
+    }
+}
+
+TEST_MAIN(CASE(what_was_wrong), CASE(large_sizes_made_small))
