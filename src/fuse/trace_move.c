@@ -58,7 +58,9 @@ bool trace_pull(trace *t, node n, int i, const index_map *m, index_map *out)
         int64_t cut_inner;
         index_known known[INDEX_KNOWN_MOST];
         trace_guard_sums(t, t->guard, known, &known_count);
-        bool dense = t->leaves && !t->guard && t->in_memory[x->inputs[0]] && !t->leaves[x->inputs[0]].given;
+        /* Coordinates that are tested (under a guard, and in strips, which may stick out) are those of the array's axes. */
+        bool tested = t->guard || t->strip_axes;
+        bool dense = t->leaves && !tested && t->in_memory[x->inputs[0]] && !t->leaves[x->inputs[0]].given;
         bool fine = index_reshape(&t->space, &x->shape, m, from, out, !t->uncut, &cut_axis, &cut_inner, known,
                                   known_count, dense, quotient_atom, t);
         if (fine) return true;
