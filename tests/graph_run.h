@@ -156,11 +156,12 @@ static inline double case_tolerance(const graph *g, node root, const graph_tenso
     return 16 * apart + case_worst_step(g, root) * 32 * fmax(largest, 1);
 }
 
-/* Compares one result with the interpreter's; false with words. */
-static inline bool case_close(const graph_case *c, int root, const graph_tensor *got, const graph_tensor *exact,
-                              const graph_tensor *rounded, text *words)
+/* Compares one result with the interpreter's; false with words. `wide`: so many times what it may differ by, where sums are
+ * added up in another order than the interpreter's (in pieces, or one by one). */
+static inline bool case_near(const graph_case *c, int root, const graph_tensor *got, const graph_tensor *exact,
+                             const graph_tensor *rounded, double wide, text *words)
 {
-    double tolerance = case_tolerance(c->g, c->roots[root], exact, rounded);
+    double tolerance = wide * case_tolerance(c->g, c->roots[root], exact, rounded);
     for (int64_t j = 0; j < got->count; j++) {
         number x = got->elements[j], want = rounded->elements[j];
         bool equal = x.f == want.f || (isnan(x.f) && isnan(want.f));
@@ -175,6 +176,12 @@ static inline bool case_close(const graph_case *c, int root, const graph_tensor 
         return false;
     }
     return true;
+}
+
+static inline bool case_close(const graph_case *c, int root, const graph_tensor *got, const graph_tensor *exact,
+                              const graph_tensor *rounded, text *words)
+{
+    return case_near(c, root, got, exact, rounded, 1, words);
 }
 
 /* Values far from the interpreter's, or a failure to run: the words say which. True where the interpreter itself fails

@@ -319,6 +319,13 @@ static bool map_operands(dot_work *w, const space *s, index_map operands[4])
     return true;
 }
 
+/* All elements, each once: an operand may be a part of what is reduced. */
+static bool spans_space(const trace *t, const shape *s, const index_map *m)
+{
+    affine linear = index_linear(m, s, NULL);
+    return index_is_turned_dense(&t->space, &linear, affine_axes(&linear, t->atom_axes), shape_count(s));
+}
+
 static bool trace_all(dot_work *w, const space *s)
 {
     builder *b = w->b;
@@ -338,6 +345,8 @@ static bool trace_all(dot_work *w, const space *s)
         const index_map *in = follows(w, x) ? NULL : find_map(w, of->inputs[0]), *out = find_map(w, x);
         if (!in || !out)
             return t->cut_axis < 0 && dot_refuse(w, "a reduction of a product's results needs all of them first");
+        if (!spans_space(t, &graph_get(b->g, of->inputs[0])->shape, in))
+            return dot_refuse(w, "a reduction goes over more than the product does");
         trace_know_fold(t, x, out, in);
     }
     t->guard = w->guard;
