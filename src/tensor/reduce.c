@@ -55,10 +55,12 @@ node tensor_root(graph *g, node x)
     return graph_select(g, zero, tensor_number(g, x, 0), graph_unary(g, OP_SQRT, safe));
 }
 
-/* Of f32 or f64. The greatest element is subtracted first, unless it is infinite; gradients need not pass it. */
+/* Of f32 or f64. The greatest element is subtracted first, unless it is infinite; gradients need not pass it. Of no elements
+ * it is the logarithm of an empty sum. */
 node tensor_logsumexp(graph *g, node x, unsigned set)
 {
     if (!x) return 0;
+    if (!reduced_count(g, x, set)) return graph_unary(g, OP_LOG, graph_reduce(g, FOLD_SUM, x, set));
     node most = graph_same(g, GRAPH_DETACH, graph_reduce(g, FOLD_MAX, x, set), 0);
     if (!most) return 0;
     most = graph_select(g, graph_unary(g, OP_ISINF, most), tensor_number(g, most, 0), most);

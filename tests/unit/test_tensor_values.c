@@ -288,6 +288,7 @@ TEST(reductions)
     EXPECT_TENSOR(qn_std(x, QN_ALL, 1, false), QN_RANK_0, 1.8708287);
     EXPECT_TENSOR(qn_var(qn_add_scalar(x, 10000), QN_AXES(1), 1, false), QN_SHAPE(2), 1, 1);
     EXPECT_TENSOR(qn_logsumexp(x, QN_AXES(1), false), QN_SHAPE(2), 3.4076059, 6.4076059);
+    EXPECT_TENSOR(qn_logsumexp(F32(QN_SHAPE(3, 0), 0), QN_AXES(1), false), QN_SHAPE(3), -INF, -INF, -INF);
     EXPECT_TENSOR(qn_logsumexp(F32(QN_SHAPE(3, 2), -INF, -INF, 1000, 1000, INF, 1), QN_AXES(1), false), QN_SHAPE(3),
                   -INF, 1000.6931472, INF);
     EXPECT_TENSOR(qn_norm(x, 2, QN_ALL, false), QN_RANK_0, 9.5393920);
