@@ -286,7 +286,10 @@ static int known_term(trace *t, const trace_known *known, const index_map *m)
         for (int k = 0; k < m->rank; k++) bound.axes |= affine_axes(&m->axes[k], t->atom_axes);
         return term_add(t, &bound);
     }
+    int guard = t->guard; /* what is read of it may be guarded; it is computed at every place of the space */
+    t->guard = 0;
     int input = trace_node(t, x->inputs[0], &known->input);
+    t->guard = guard;
     if (!input) return 0;
     term fold = {.kind = TERM_FOLD, .n = known->n, .elem = trace_elem(x->elem), .map = m, .fold = x->attr.fold};
     fold.inputs[0] = input;
