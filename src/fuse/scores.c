@@ -356,6 +356,19 @@ static node make_rows(const making *m, node n)
     return graph_binary(g, OP_MUL, both, graph_full_double(g, x.elem, &x.shape, rows.factor));
 }
 
+/* A row without a score has weights that are no numbers, and the output is none either; but 0 where each of them was left
+ * out: of what is kept nothing is left, and 0 is what was put there. */
+static node zero_where_nothing_is_kept(const making *m, node scores, node own)
+{
+    graph *g = m->o->g;
+    node kept = scores_weights(&m->o->in, scores).kept;
+    if (!kept || scores_is_drawn(&m->o->in, kept)) return own;
+    shape s = graph_get(g, own)->shape;
+    node some = graph_reduce(g, FOLD_ANY, m->prepared(m->context, kept), 1u << (s.rank - 1));
+    node zero = graph_full_double(g, graph_get(g, own)->elem, &s, 0);
+    return graph_select(g, graph_expand(g, some, &s), own, zero);
+}
+
 static void make_loop(const making *m, node n)
 {
     score_loops *o = m->o;
@@ -393,7 +406,9 @@ static void make_loop(const making *m, node n)
     CHECK(good);
     node made = call(m, &t, text_get(&source), outputs, count, turned);
     for (int i = 0; i < count; i++) {
-        node own = o->made[outputs[i]] = graph_result(o->g, made, i);
+        node own = graph_result(o->g, made, i);
+        if (outputs[i] == dot && t.empty_rows) own = zero_where_nothing_is_kept(m, f[i].scores, own);
+        o->made[outputs[i]] = own;
         if (!turned[i]) continue;
         int axes[GRAPH_RANK], rank = scores->rank; /* a view of it; whoever turns it back reads it as it is */
         for (int k = 0; k < rank; k++) axes[k] = k < rank - 2 ? k : 2 * rank - 3 - k;

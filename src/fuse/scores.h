@@ -53,6 +53,7 @@ typedef struct scores_text { /* a kernel being written */
     bool windowed;       /* they leave out columns before others, too */
     bool reads_scores;   /* an array of scores is read: a bias may be minus infinity */
     bool infinite;       /* ... and so may a constant */
+    bool empty_rows;     /* rows may have no score that is more than minus infinity */
     bool one;            /* the constant ONE is there: an axis of one element */
     bool fast;           /* a loop that the matrix units run at their speed (schedule/chained.h) */
     node first, second;  /* a maximum and a sum that the kernel carries itself; 0: none */

@@ -38,6 +38,8 @@ typedef struct score_weights {
     double factor;
 } score_weights;
 score_weights scores_weights(const score_graph *s, node scores);
+/* Is a condition drawn at random for so many columns that it holds for one of them? */
+bool scores_is_drawn(const score_graph *s, node condition);
 /* Such weights of e / sum(e): its maximum and sum. */
 bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm);
 /* select(condition, x, -inf) around scores: the conditions; the scores inside. */

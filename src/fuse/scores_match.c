@@ -87,6 +87,26 @@ static bool depends_on(const score_graph *s, node from, node to, int *ways)
     return false;
 }
 
+/* Computed from random numbers, and from nothing that has more elements than one. */
+static bool is_random(const score_graph *s, node n, bool *random, int *ways)
+{
+    const graph_node *x = get(s, n);
+    if (s->leaves[n].given || --*ways < 0) return shape_count(&x->shape) == 1;
+    *random |= x->code == GRAPH_MAP && x->attr.map == OP_PHILOX;
+    for (int i = 0; i < x->input_count; i++)
+        if (!is_random(s, x->inputs[i], random, ways)) return false;
+    return true;
+}
+
+bool scores_is_drawn(const score_graph *s, node condition)
+{
+    enum { MANY = 256 };
+    const shape *of = &get(s, condition)->shape;
+    int ways = GRAPH_MOST_WAYS;
+    bool random = false;
+    return of->extents[of->rank - 1] >= MANY && is_random(s, condition, &random, &ways) && random;
+}
+
 bool scores_is_softmax(const score_graph *s, node scores, node *maximum, node *norm)
 {
     int ways = GRAPH_MOST_WAYS;

@@ -273,6 +273,7 @@ bool scores_write_softmax(scores_text *t, node maximum, node norm, node dot, con
                    chosen ? before : condition);
     }
     always &= !t->reads_scores && !t->infinite;
+    t->empty_rows = !always;
     t->positions = positions;
     t->windowed = band.lower > -SCORES_FAR;
     const char *kept = arena_copy_text(t->memory, text_get(&masked), masked.length);
