@@ -1,12 +1,13 @@
 /*
  * Random graphs on devices: drawn, run in a way (a device and a mode), compared, and where they fail made smaller and
  * printed as text. QUERN_GRAPHS=COUNT tries more, QUERN_GRAPH_OPS=60 larger ones, QUERN_GRAPH_SEED=N starts elsewhere;
- * QUERN_GRAPH=FILE runs a text everywhere instead and prints what each device gives.
+ * QUERN_GRAPH_SIZES=3 makes what is large small (fuse/sizes.h); QUERN_GRAPH=FILE runs a text everywhere instead and prints what each device gives.
  * SPDX-License-Identifier: MIT
  */
 #ifndef QUERN_TESTS_RANDOM_RUN_H
 #define QUERN_TESTS_RANDOM_RUN_H
 
+#include "fuse/sizes.h"
 #include "graph_run.h"
 #include "share.h"
 #include "test.h"
@@ -81,7 +82,8 @@ static inline void check(const graph_case *c, way w, uint64_t seed)
 static inline random_graph *draw(int i, int most_ops, dtype type, graph_case *c, uint64_t *seed)
 {
     int first = number_from("QUERN_GRAPH_SEED", 1);
-    random_options options = {MINIMUM(5, most_ops), most_ops, type, (first + i) % (most_ops > 20 ? 2 : 4) == 0, false};
+    random_options options = {MINIMUM(5, most_ops), most_ops, type, (first + i) % (most_ops > 20 ? 2 : 4) == 0,
+                              number_from("QUERN_GRAPH_SIZES", 1) > 1};
     *seed = (uint64_t)(first + i);
     random_graph *r = random_graph_make(*seed, &options);
     *c = case_reread(&(graph_case){r->g, r->roots, r->root_count}, r->memory);
@@ -97,6 +99,7 @@ static inline void run_all(way w, int count, int most_ops, dtype type)
         printf("note: skipped: random graphs on %s, which is not there\n", w.device);
         return;
     }
+    fuse_size_root = number_from("QUERN_GRAPH_SIZES", 1);
     for (int i = 0; i < count && test_failures_of_case < MOST_FAILURES; i++) {
         graph_case c;
         uint64_t seed;
