@@ -187,10 +187,34 @@ TEST(sums_of_outer_products)
     for (int i = 0; i < 4; i++) check_outer_sums(&c, i & 1, i & 2);
 }
 
+/* Beyond the end of a row of k there are zeros, which an infinite factor of the row must not be multiplied with. */
+TEST(an_infinite_row_of_an_outer_product)
+{
+    enum { B = 33, D = 113, N = 40 };
+    float *t = malloc(sizeof(float) * B * D), *w = malloc(sizeof(float) * D * D * N), found[B * N];
+    qn_tape *tape;
+    for (int i = 0; i < B * D; i++) t[i] = 1;
+    for (int i = 0; i < D * D * N; i++) w[i] = 2;
+    t[D * 2 - 1] = INFINITY; /* the last of row 1 */
+    open_context();
+    EXPECT_OK(qn_tape_new(context, "emu", &tape, &error));
+    qn_tape_set_tf32(tape, true);
+    qn_tensor x = qn_from_memory(tape, t, QN_F32, QN_SHAPE(B, D)), y = qn_from_memory(tape, w, QN_F32, QN_SHAPE(D * D, N));
+    qn_tensor z = qn_reshape(qn_mul(qn_unsqueeze(x, 2), qn_unsqueeze(x, 1)), QN_SHAPE(B, D * D));
+    qn_tensor sums = qn_matmul(z, y);
+    EXPECT_OK(qn_tensor_read(sums, found, sizeof(found), &error));
+    int wrong = 0;
+    for (int i = 0; i < B * N; i++) wrong += found[i] != (i / N == 1 ? INFINITY : 2.0f * D * D);
+    EXPECT(!wrong);
+    qn_tape_free(tape);
+    free(t);
+    free(w);
+}
+
 TEST(the_outer_product_is_never_there)
 {
-    const outer_case cases[] = {{32, 24, 80}, {21, 33, 18}};
-    for (int i = 0; i < 2; i++) {
+    const outer_case cases[] = {{32, 24, 80}, {21, 33, 18}, {33, 113, 40}};
+    for (int i = 0; i < 3; i++) {
         check_outer("cpu", &cases[i]);
         check_outer("emu", &cases[i]);
     }

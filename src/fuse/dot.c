@@ -429,6 +429,11 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
         copies[0] = copies[1] = size.fed = size.taken = false;
         size.terms = 0;
     }
+    if (size.fed && !w->whole) { /* as it is read */
+        for (int side = 0; side < 2; side++)
+            if (w->factors[side]) w->scales[side] = w->factors[side];
+        memset(w->factors, 0, sizeof(w->factors));
+    }
     w->term_count = size.terms;
     w->tiles = dot_find_tiles(w, elem, &size);
     w->across = dot_reads_rows_once(w, elem, &size);

@@ -67,12 +67,13 @@ static loop_node **open_loops(const schedule *s, const sched_walk *walk, arena *
 {
     loop_node **behind;
     if (fills && s->gather.load) tail = loops_add(memory, tail, LOOP_GATHER_BEGIN, walk->loops[0], 0, 0);
-    if (fills && sched_takes(s)) tail = loops_add(memory, tail, LOOP_TAKE_BEGIN, walk->loops[0], 0, 0);
+    int steps = walk->ends_with_k ? 0 : walk->step / s->choice.tile[2];
+    const tile_op *inner = walk->loops[walk->loop_count - 1];
+    if (fills && sched_takes(s)) tail = loops_add(memory, tail, LOOP_TAKE_BEGIN, inner, s->choice.tile[2], steps);
     *after = NULL;
     for (int i = 0; i < walk->loop_count; i++) {
         const tile_op *loop = walk->loops[i];
         bool last = i + 1 == walk->loop_count;
-        int steps = walk->ends_with_k ? 0 : walk->step / s->choice.tile[2];
         if (s->choice.turns && !fills) tail = loops_add(memory, tail, LOOP_TURN, loop, s->choice.tile[2], steps);
         if (!fills && !i && walk == s->walks) tail = loops_ahead(s, memory, tail);
         if (s->choice.turns && !fills) tail = loops_add(memory, tail, LOOP_TURN_WAIT, NULL, 0, 0);

@@ -37,6 +37,7 @@ void fed_need_values(const tile_kernel *k, const tile_op *load, value v, bool *n
 /* fed_take.c: the same of an operand that is computed from a slice of an f32 array. */
 const tile_op *fed_taken_load(const fed_work *w, value v, int side);
 bool fed_add_take(fed_work *w, const sched_operand *o);
+bool fed_check_taken_loops(fed_work *w); /* the nest around the steps is one that the warps that fill can count through */
 bool fed_choose_takes(fed_work *w); /* the tile is known */
 /* fed_windows.c: does the copy engine walk what is gathered? Then nothing is gathered by warps. */
 void fed_choose_windows(fed_work *w);

@@ -324,7 +324,7 @@ bool fed_find_loops(fed_work *w)
     if (s->walk_count > 1 && (s->apart || sched_warps_fill(s) || s->product_count != s->walk_count))
         return fed_refuse(w, "a second product goes on with sums that are made of several");
     if (s->gather.load && sched_takes(s)) return fed_refuse(w, "one operand is gathered, another one computed");
-    if (sched_warps_fill(s) && s->walks[0].loop_count > 1)
+    if (s->gather.load && s->walks[0].loop_count > 1)
         return fed_refuse(w, "an operand is gathered in several loops");
-    return true;
+    return !sched_takes(s) || fed_check_taken_loops(w);
 }

@@ -48,8 +48,10 @@ void schedule_print(const schedule *s, text *out)
         if (o->gathered) {
             text_print(out, "  gather %%%u from %s", o->source, s->kernel->params[o->load->attr.access.array].name);
         } else if (o->taken) {
+            const tile_op *factor = s->takes[o->side].factor;
             text_print(out, "  take %%%u from %s, %d times 16 bytes a thread", o->source,
                        s->kernel->params[o->load->attr.access.array].name, s->takes[o->side].vectors);
+            if (factor) text_print(out, ", times %s by line", s->kernel->params[factor->attr.access.array].name);
         } else {
             text_print(out, "  copy %%%u bulk ", o->load->results[0]);
             print_box(s, o->map, out);

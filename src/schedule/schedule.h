@@ -123,12 +123,12 @@ typedef struct sched_operand {
 typedef struct sched_gather {
     const tile_op *load; /* NULL: nothing is gathered */
     int side;
-    bool rounds;           /* f32 to tf32: the elements of two steps are on their way */
-    bool along_k;          /* elements are neighbours along k: a lane stays at k of a step and walks along rows or columns */
+    bool rounds;  /* f32 to tf32: the elements of two steps are on their way */
+    bool along_k; /* elements are neighbours along k: a lane stays at k of a step and walks along rows or columns */
     int k_axis, tile_axis; /* of the array */
     int warp_lines;        /* of a warp, in each box */
     int boxes;             /* of the ring, rounds: of 32 rows or columns; along k 1 */
-    int rows;      /* lines of half a step of a warp, which are asked for together; by_chunk, rounds: of all its lines */
+    int rows; /* lines of half a step of a warp, which are asked for together; by_chunk, rounds: of all its lines */
     bool by_chunk; /* along k, 16 bytes at once, of every fourth line, by copies in the background unless it rounds */
     int lag;       /* ... steps on their way before the first of them is waited for */
     bool *needed;  /* by value of the loop: what the operands are computed from */
@@ -138,7 +138,8 @@ typedef struct sched_gather {
  * and has those of the next step on their way while it puts those of this one into the ring. */
 typedef struct sched_take {
     const tile_op *load; /* NULL: nothing of this side is taken */
-    bool rounds;         /* f32 to tf32, in lines of k: where elements lie along the tile a thread turns 4 x 4 of them */
+    const tile_op *factor; /* rounds: a number of each line that elements are multiplied with first; or NULL */
+    bool rounds; /* f32 to tf32, in lines of k: where elements lie along the tile a thread turns 4 x 4 of them */
     bool along_k;
     int k_axis, tile_axis; /* of the array */
     int vectors;           /* of 16 bytes, of a thread and a step */

@@ -565,4 +565,5 @@ TEST_MAIN(CASE(configurations), CASE(faults_of_configurations), CASE(rows_of_the
           CASE(logits_are_those_of_plain_loops), CASE(files_have_the_names_and_shapes_of_pytorch),
           CASE(resumed_runs_come_to_the_same_bits), CASE(progress_and_event_files), CASE(steps_of_logs),
           CASE(damaged_event_files), CASE(not_a_number), CASE(a_model_that_does_not_learn_is_told), CASE(wrong_calls),
-          CASE(gradients_of_the_interaction), CASE(sums_of_outer_products), CASE(the_outer_product_is_never_there))
+          CASE(gradients_of_the_interaction), CASE(sums_of_outer_products), CASE(an_infinite_row_of_an_outer_product),
+          CASE(the_outer_product_is_never_there))

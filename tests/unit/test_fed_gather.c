@@ -397,7 +397,21 @@ TEST(close_context)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(open_context), CASE(convolutions), CASE(windows_of_channels), CASE(gradients),
-          CASE(windows_apart_are_one_product), CASE(padding_is_never_written), CASE(copies_leave_two_stages),
-          CASE(rounded_operands_are_one_product), CASE(the_assembler_is_content),
+/* An outer product of rows is read as its rows, which an outer loop multiplies with its numbers. */
+TEST(what_is_multiplied_as_it_is_taken)
+{
+    const char *settings[] = {"B=64", "D=64", "N=128", "P=4096"};
+    text words = {0};
+    qn_error error;
+    qn_show_options options = {.stage = "choices", .device = "cuda", .arch = "sm_90a", .settings = {settings, 4}};
+    EXPECT(qn_show(context, QUERN_ROOT "/tests/data/fed.qn", "outer_rows", &options, keep, &words, &error) == QN_OK);
+    EXPECT(strstr(text_get(&words), "rounded to tf32 as they are read\ntaken: fed"));
+    EXPECT(strstr(text_get(&words), ", 4 times 16 bytes a thread, times x1 by line > a_ring, along k"));
+    EXPECT(strstr(text_get(&words), "loops 2"));
+    text_free(&words);
+}
+
+TEST_MAIN(CASE(open_context), CASE(what_is_multiplied_as_it_is_taken), CASE(convolutions), CASE(windows_of_channels),
+          CASE(gradients), CASE(windows_apart_are_one_product), CASE(padding_is_never_written),
+          CASE(copies_leave_two_stages), CASE(rounded_operands_are_one_product), CASE(the_assembler_is_content),
           CASE(places_of_results_are_found_once), CASE(close_context))

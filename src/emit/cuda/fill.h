@@ -31,5 +31,8 @@ void print_rounded(emitter *e, const schedule *s);
 /* cuda/take.c */
 void print_take_begin(emitter *e, const schedule *s, const loop_node *n);
 void print_take(emitter *e, const schedule *s, const loop_node *n);
+/* cuda/take_rounded.c: the same of elements that are rounded to tf32. */
+void print_rounded_take_begin(emitter *e, const schedule *s, const loop_node *n);
+void print_rounded_take(emitter *e, const schedule *s);
 
 #endif

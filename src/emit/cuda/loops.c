@@ -52,7 +52,7 @@ static void print_tiles(loop_printer *p, const loop_node *n)
     close_brace(e);
 }
 
-static const char *steps_text(emitter *e, const loop_node *n)
+const char *steps_text(emitter *e, const loop_node *n)
 {
     const char *first = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
     int each = n->number[1] ? n->number[0] * n->number[1] : n->number[0];

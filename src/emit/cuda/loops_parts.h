@@ -24,6 +24,8 @@ typedef struct loop_printer {
 
 /* cuda/loops.c */
 void print_nodes(loop_printer *p, const loop_node *n);
+/* Steps of a loop, of LOOP_STEPS or what comes before it: one at least. */
+const char *steps_text(emitter *e, const loop_node *n);
 void open_brace(emitter *e);
 void close_brace(emitter *e);
 int rows_of_group(const schedule *s); /* of a tile, that one group of warps multiplies */

@@ -3,9 +3,8 @@
  *
  * A stage of the ring is lines of 128 bytes, 64 elements of what is computed: along k, lines of rows or columns; else boxes
  * of lines of k. A thread has 4 neighbours (16 bytes in memory, 8 in the ring) of lines that are a multiple of eight apart, so
- * that its place in a line, swizzled, is the same in all of them. Sixteen threads read 256 bytes side by side.
- * What is rounded to tf32 has 32 elements in a line, all of k: eight threads have a line. Where elements lie along rows or columns
- * a thread loads 4 of them at 4 k and stores 4 lines of 4 k.
+ * that its place in a line, swizzled, is the same in all of them. Sixteen threads read 256 bytes side by side. What is rounded to tf32
+ * goes another way (take_rounded.c).
  * SPDX-License-Identifier: MIT
  */
 #include "emit/cuda/fill.h"
@@ -14,27 +13,20 @@
 
 enum { NOWHERE = 1 << 30 };
 
-static bool is_turned(const sched_take *t)
+/* Lines from one of a thread to its next. */
+static int lines_apart(const schedule *s)
 {
-    return t->rounds && !t->along_k;
-}
-
-/* Lines from one of a thread to its next; where it turns, from four to the next four. */
-static int lines_apart(const schedule *s, const sched_take *t)
-{
-    return (is_turned(t) ? 16 : t->rounds ? 4 : 2) * s->fill.warps;
+    return 2 * s->fill.warps;
 }
 
 /* The first row or column, and the first k, of a thread. */
 static const char *own_place(const sched_take *t)
 {
-    if (t->rounds) return t->along_k ? "taker / 8" : "taker / 8 * 4";
     return t->along_k ? "taker / 16" : "taker % 16 * 4";
 }
 
 static const char *own_k(const sched_take *t)
 {
-    if (t->rounds) return "taker % 8 * 4";
     return t->along_k ? "taker % 16 * 4" : "taker / 16";
 }
 
@@ -58,22 +50,22 @@ static void put_ask(emitter *e, const schedule *s, int side, const char *k, bool
     const char *from =
         arena_print(e->memory, "take%d_raw, take%d + (%s) * %s", side, side, k, stride_text(e, array, t->k_axis));
     const char *whole = t->whole ? "true" : "false";
-    if (is_turned(t))
-        put(e, "%s<%d, %d, %s>(%s,", need(e, "take_ask_turned"), t->vectors, lines_apart(s, t), whole, from);
-    else
-        put(e, "%s<%d, %d, %s, %s>(%s,", need(e, "take_ask"), t->vectors, lines_apart(s, t),
-            t->along_k ? "true" : "false", whole, from);
+    put(e, "%s<%d, %d, %s, %s>(%s,", need(e, "take_ask"), t->vectors, lines_apart(s), t->along_k ? "true" : "false",
+        whole, from);
     put(e, "    %s, %s%s, %s, %s);", line, next ? "step + 1 == steps ? 0 : " : "", t->along_k ? own : left,
         t->along_k ? left : own, inner);
 }
 
 void print_take_begin(emitter *e, const schedule *s, const loop_node *n)
 {
+    if (s->takes[0].rounds || s->takes[1].rounds) {
+        print_rounded_take_begin(e, s, n);
+        return;
+    }
     const char *from = emit_name(e, n->op->operands[0]), *limit = emit_name(e, n->op->operands[1]);
     put(e, "const int taker = filler * 32 + lane;");
-    if (!s->takes[0].rounds && !s->takes[1].rounds)
-        put(e, "const int take_to = taker / 16 * %d + ((taker %% 16 / 2 ^ taker / 16 %% 8) * 16 + taker %% 2 * 8);",
-            SCHED_LINE_BYTES);
+    put(e, "const int take_to = taker / 16 * %d + ((taker %% 16 / 2 ^ taker / 16 %% 8) * 16 + taker %% 2 * 8);",
+        SCHED_LINE_BYTES);
     put(e, "const long take_start = %s < %s ? %s : %d;", from, limit, from, NOWHERE);
     for (int side = 0; side < 2; side++) {
         const sched_take *t = &s->takes[side];
@@ -93,30 +85,6 @@ void print_take_begin(emitter *e, const schedule *s, const loop_node *n)
         put(e, "unsigned take%d_raw[%d][4];", side, t->vectors);
         put_ask(e, s, side, "take_start", false);
     }
-}
-
-/* The elements of a step of a side, rounded, into its ring. */
-static void put_rounded(emitter *e, const schedule *s, int side)
-{
-    const sched_take *t = &s->takes[side];
-    bool turned = is_turned(t);
-    const char *from = turned ? "i / 4 * 4 + w][i % 4" : "i][w";
-    text_add(e->out, "#pragma unroll\n");
-    put(e, "for (int i = 0; i < %d; i++) {", t->vectors);
-    e->depth++;
-    if (turned)
-        put(e, "const int line = taker / 8 * 4 + i / 4 * %d + i %% 4;", lines_apart(s, t));
-    else
-        put(e, "const int line = taker / 8 + i * %d;", lines_apart(s, t));
-    put(e, "unsigned words[4];");
-    put(e, "for (int w = 0; w < 4; w++) words[w] = (unsigned)bits_f32(%s(real_f32((int)take%d_raw[%s])));",
-        need(e, "tf32_f32"), side, from);
-    for (int n = 0; n < s->operand_count; n++)
-        if (s->operands[n].taken && s->operands[n].side == side)
-            put(e, "%s(%s + stage * %" PRId64 " + line * %d + (taker %% 8 ^ line %% 8) * 16, words);",
-                need(e, "store_words4"), s->operands[n].ring.name, s->operands[n].ring.stage_bytes, SCHED_LINE_BYTES);
-    e->depth--;
-    put(e, "}");
 }
 
 /* The values of a step into their rings. */
@@ -149,17 +117,21 @@ static void put_side(emitter *e, const schedule *s, int side)
     for (int n = 0; n < s->operand_count; n++)
         if (s->operands[n].taken && s->operands[n].side == side)
             put(e, "%s(%s + stage * %" PRId64 " + take_to + i * %d, words%d);", need(e, "store_words2"),
-                s->operands[n].ring.name, s->operands[n].ring.stage_bytes, lines_apart(s, t) * SCHED_LINE_BYTES, n);
+                s->operands[n].ring.name, s->operands[n].ring.stage_bytes, lines_apart(s) * SCHED_LINE_BYTES, n);
     e->depth--;
     put(e, "}");
 }
 
 void print_take(emitter *e, const schedule *s, const loop_node *n)
 {
+    if (s->takes[0].rounds || s->takes[1].rounds) {
+        print_rounded_take(e, s);
+        return;
+    }
     for (int side = 0; side < 2; side++) {
         const sched_take *t = &s->takes[side];
         if (!t->load) continue;
-        (t->rounds ? put_rounded : put_side)(e, s, side);
+        put_side(e, s, side);
         const char *next = arena_print(e->memory, "%s + %d", start_of(e, t->load, t->k_axis), n->number[0]);
         put_ask(e, s, side, next, true);
     }

@@ -306,6 +306,15 @@ INLINE void take_ask_turned(unsigned (&raw)[VECTORS][4], const float *from, long
     }
 }
 
+//@ part take_ahead
+/* 128 bytes of an array that ends at `end`, on their way to the L2. */
+INLINE void take_ahead(const float *line, const float *end)
+{
+#ifndef QUERN_EMU
+    if (line < end) asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+#endif
+}
+
 //@ part pack_f16
 //@ needs f32_to_f16
 INLINE unsigned pack_f16(float low, float high)
