@@ -2,6 +2,7 @@
 left is called in torch's quicker way. In: a graph of AOTAutograd's, options, a report. Out: the same graph, whose islands are calls.
 """
 
+import graphlib
 import heapq
 import operator
 
@@ -105,22 +106,71 @@ def _trim(nodes):
         nodes = kept
 
 
+def _is_random(node):
+    """Does it draw random numbers?"""
+    if node.op != "call_function":
+        return False
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or any(word in str(node.target) for word in aten.RANDOM)
+
+
+def _draws(nodes):
+    """How many random operators each node waits for, when these draw in the order that they have."""
+    found, count = {}, 0
+    for node in nodes:
+        count += _is_random(node)
+        found[node] = count if _is_random(node) else max((found[x] for x in node.all_input_nodes), default=0)
+    return found
+
+
+def _keeps_draws(nodes, pieces):
+    """Can random operators draw in their order, when each piece is one call?"""
+    piece_of = {node: i for i, piece in enumerate(pieces) for node in piece}
+    place = [piece_of.get(node, node) for node in nodes]
+    before = {at: set() for at in place}
+    last = None
+    for node, at in zip(nodes, place):
+        before[at] |= {piece_of.get(x, x) for x in node.all_input_nodes} - {at}
+        if _is_random(node):
+            if last is not None:
+                before[at].add(last)
+            last = at
+    try:
+        graphlib.TopologicalSorter(before).prepare()
+    except graphlib.CycleError:
+        return False
+    return True
+
+
+def _between_draws(nodes, pieces):
+    """The same pieces, unless a call would stand on both sides of two random operators, whose numbers would be each other's: then cut where numbers are drawn."""
+    nodes = list(nodes)
+    if sum(map(_is_random, nodes)) < 2 or _keeps_draws(nodes, pieces):
+        return pieces
+    draws, found = _draws(nodes), []
+    for piece in pieces:
+        parts = {}
+        for node in piece:
+            parts.setdefault(draws[node], []).append(node)
+        found += [parts[count] for count in sorted(parts)]
+    return found
+
+
 def cut(gm, options, report):
     """Replaces what Quern can compute by calls of islands."""
     support = _Support(gm, options)
     partitioner = CapabilityBasedPartitioner(gm, support, allows_single_node_partition=True)
     order = _order(gm.graph)
-    made = []
+    whole, made = [], []
     for partition in partitioner.propose_partitions():
         places = {}  # what has nothing to do with each other can be in one partition, on two devices
         for node in sorted(partition.nodes, key=order.__getitem__):
             places.setdefault(next((v.device for v in island.tensors_of(node)), None), []).append(node)
-        for piece in (piece for nodes in places.values() for piece in _pieces(_trim(nodes))):
-            piece = _trim(piece)
-            if _work(piece) < options["smallest_island"]:
-                report.left(piece, f"fewer than {options['smallest_island']} computing operators together")
-                continue
-            made.append(piece)
+        whole += [piece for nodes in places.values() for piece in _pieces(_trim(nodes))]
+    for piece in map(_trim, _between_draws(gm.graph.nodes, whole)):
+        if _work(piece) < options["smallest_island"]:
+            report.left(piece, f"fewer than {options['smallest_island']} computing operators together")
+            continue
+        made.append(piece)
     for number, piece in enumerate(made):
         _replace(gm, piece, f"island{number}", options, report)
     for node in gm.graph.nodes:
@@ -181,29 +231,26 @@ def _rebuild(graph, node, places, inside):
 
 
 def _sort(graph):
-    """Every node behind what it needs, otherwise in the order that it has. What draws random numbers keeps its order, unless an island
-    stands on both sides of it."""
+    """Every node behind what it needs, otherwise in the order that it has; so does what draws random numbers (`_between_draws` saw to it that it can)."""
     nodes = list(graph.nodes)
-    for chained in (True, False):
-        place, before, users, last = _order(graph), {n: set(n.all_input_nodes) for n in nodes}, {n: list(n.users) for n in nodes}, None
-        for n in nodes:
-            if chained and n.op == "call_function" and any(word in str(n.target) for word in aten.RANDOM):
-                if last is not None and last not in before[n]:
-                    before[n].add(last)
-                    users[last].append(n)
-                last = n
-        ready = [place[n] for n in nodes if not before[n]]
-        heapq.heapify(ready)
-        found = []
-        while ready:
-            n = nodes[heapq.heappop(ready)]
-            found.append(n)
-            for user in users[n]:
-                before[user].discard(n)
-                if not before[user]:
-                    heapq.heappush(ready, place[user])
-        if len(found) == len(nodes):
-            break
+    place, before, users, last = _order(graph), {n: set(n.all_input_nodes) for n in nodes}, {n: list(n.users) for n in nodes}, None
+    for n in nodes:
+        if _is_random(n):
+            if last is not None and last not in before[n]:
+                before[n].add(last)
+                users[last].append(n)
+            last = n
+    ready = [place[n] for n in nodes if not before[n]]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        n = nodes[heapq.heappop(ready)]
+        found.append(n)
+        for user in users[n]:
+            before[user].discard(n)
+            if not before[user]:
+                heapq.heappush(ready, place[user])
+    assert len(found) == len(nodes), "a graph whose nodes wait for each other"
     for n in found:
         if n.op != "output":
             graph.output_node().prepend(n)
