@@ -119,6 +119,7 @@ class Graph:
     def __init__(self, kind, gm, options):
         self.inputs = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
         self.count = len(self.inputs)
+        self.gives = [x is not None for x in gm.graph.output_node().args[0]]
         self.is_foreign = any(getattr(n.target, "namespace", "aten") not in _OUR_NAMESPACES for n in gm.graph.nodes if n.op == "call_function")
         self.forms, self.reports = {}, {}
         limits = {"quern": options["product_limit"] or SMALL_PRODUCT}
@@ -208,7 +209,7 @@ class Program:
             )(gm, inputs)
         served = runtime.serve(parts, inputs, gm.forward)
         self.is_plain = served is not None
-        self.quern = served or (runtime.keeping_tangents(made, gm.forward) if "inference" in parts else made)
+        self.quern = served or (runtime.keeping_tangents(made, gm.forward) if "inference" in parts else runtime.cutting_off(made, parts, len(inputs)))
         self.graphs = [parts[kind] for kind in ("forward", "backward", "inference") if kind in parts]
         self.changed = self.changes(parts.get("meta"), len(inputs))
         self.run = self.first if self.graphs and on_gpu else self.quern

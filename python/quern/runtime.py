@@ -88,6 +88,16 @@ def serve(parts, inputs, plain):
     return None
 
 
+def cutting_off(run, parts, count):
+    """torch's wrapper, which does what `_cutting_off` does for inputs that were no leaves when they came first."""
+    try:
+        if "backward" in parts and len(parts["backward"].gives) == count and _is_plain(parts["meta"], count):
+            return _cutting_off(run, parts["backward"], parts["meta"])
+    except (AttributeError, KeyError):  # another version of torch
+        pass
+    return run
+
+
 def _is_plain(meta, count):
     if meta.tokens or meta.num_intermediate_bases or meta.num_outputs_aliased or meta.num_outputs_rng_offset:
         return False
@@ -163,7 +173,7 @@ def _training(forward_graph, backward_graph, meta):
 
     leave_alone(Step.forward.__code__)
     leave_alone(Step.backward.__code__)
-    apply = super(torch.autograd.Function, Step).apply  # without the wrapper for functorch
+    apply = _cutting_off(super(torch.autograd.Function, Step).apply, backward_graph, meta)  # without the wrapper for functorch
     if not count:
         return apply
 
@@ -172,6 +182,22 @@ def _training(forward_graph, backward_graph, meta):
         with torch.no_grad():
             _update(args, changed, made[:count])
         return made[count:]
+
+    return call
+
+
+def _cutting_off(apply, backward_graph, meta):
+    """Inputs that want a gradient and get none, such as a state that the program detaches, come detached: otherwise autograd goes on
+    through them to what made them, which may have been freed."""
+    lost = [i for i, (info, gives) in enumerate(zip(meta.input_info, backward_graph.gives)) if info.requires_grad and not gives]
+    if not lost:
+        return apply
+
+    def call(*args):
+        args = list(args)
+        for i in lost:
+            args[i] = args[i].detach()
+        return apply(*args)
 
     return call
 

@@ -107,6 +107,22 @@ class Runtime(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "no second derivative"):
             torch.autograd.grad(again.sum(), self.x)
 
+    def test_a_state_that_is_detached(self):
+        """Truncated backpropagation: autograd must not go through the state into the step before, whose graph is freed."""
+
+        def f(x, w, state):
+            return torch.tanh(x @ w + state.detach()) * 2
+
+        found = []
+        for function in (f, compiled(f), compiled(f, dynamic=True)):
+            state, self.w.grad = torch.zeros(6, 8, requires_grad=True), None
+            for _ in range(3):
+                state = function(self.x, self.w, state)
+                state.sum().backward()
+            found.append([state.detach(), self.w.grad])
+        self.same(found[1], found[0])
+        self.same(found[2], found[0])
+
     def test_results_that_nobody_uses(self):
         f = compiled(lambda x, w: (torch.sin(x) * 2, torch.cos(w) * 3))
         a, _ = f(self.x, self.w)
