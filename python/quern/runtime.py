@@ -91,7 +91,7 @@ def serve(parts, inputs, plain):
 def cutting_off(run, parts, count):
     """torch's wrapper, which does what `_cutting_off` does for inputs that were no leaves when they came first."""
     try:
-        if "backward" in parts and len(parts["backward"].gives) == count and _is_plain(parts["meta"], count):
+        if "backward" in parts and len(parts["backward"].gives) == len(parts["meta"].input_info) == count:
             return _cutting_off(run, parts["backward"], parts["meta"])
     except (AttributeError, KeyError):  # another version of torch
         pass
@@ -189,7 +189,9 @@ def _training(forward_graph, backward_graph, meta):
 def _cutting_off(apply, backward_graph, meta):
     """Inputs that want a gradient and get none, such as a state that the program detaches, come detached: otherwise autograd goes on
     through them to what made them, which may have been freed."""
-    lost = [i for i, (info, gives) in enumerate(zip(meta.input_info, backward_graph.gives)) if info.requires_grad and not gives]
+    shown = {info.base_idx for info in meta.output_info if info.output_type != OutputType.non_alias}  # results that are views of an input
+    infos = enumerate(zip(meta.input_info, backward_graph.gives))
+    lost = [i for i, (info, gives) in infos if info.requires_grad and not gives and i not in shown and info.mutation_type == MutationType.NOT_MUTATED]
     if not lost:
         return apply
 
