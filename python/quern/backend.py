@@ -44,13 +44,26 @@ def options_from(given, mode):
             raise ValueError(f"backend \"quern\" has no option {name!r}: it has {', '.join(DEFAULTS)}")
         kind = type(DEFAULTS[name])
         if kind is tuple:
-            value = (value,) if isinstance(value, str) else tuple(value)
+            value = _operators(name, (value,) if isinstance(value, str) else value)
         elif kind is float and type(value) is int:
             value = float(value)
         elif type(value) is not kind or value != value:
             raise TypeError(f"option {name!r} of backend \"quern\" is a {kind.__name__}, not {value!r}")
+        elif kind is int and value < 0:
+            raise ValueError(f"option {name!r} of backend \"quern\" is not negative, as {value!r} is")
         found[name] = value
     return found
+
+
+def _operators(option, names):
+    """Names of operators, those of aten with and without it, and with and without the overload."""
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"option {option!r} of backend \"quern\" is a list of names, not {names!r}")
+    for name in names:
+        space, _, rest = name.partition(".")
+        if not hasattr(torch.ops.aten, space) and not (rest and hasattr(getattr(torch.ops, space), rest.partition(".")[0])):
+            raise ValueError(f"option {option!r} of backend \"quern\": torch has no operator {name!r}; names are such as 'aten.tanh.default'")
+    return tuple(names)
 
 
 # ---- decompositions ----

@@ -15,10 +15,17 @@ import sys
 from . import _quern, module
 
 
+_MODES = ("fused", "strict", "eager")
+
+
 def fuse(function=None, *, mode="fused"):
     """Decorates a function; mode: "fused", "strict" (rounds as eager does) or "eager"."""
+    if mode not in _MODES:
+        raise ValueError(f"quern.fuse: there is no mode {mode!r}: it has {', '.join(_MODES)}")
     if function is None:
         return functools.partial(fuse, mode=mode)
+    if not callable(function):
+        raise TypeError(f"quern.fuse is for functions, not for a {type(function).__name__}")
     return Fused(function, mode)
 
 
@@ -64,7 +71,8 @@ class Fused:
         from . import trace
 
         text, places, form = trace.written(self._function, args, keywords)
-        name = self._function.__name__ if self._function.__name__.isidentifier() else "fused"
+        name = trace.name_of(self._function).removeprefix("fused_")
+        name = name if name.isidentifier() else "fused"
         made = module.compile(text, f"<fused {name}>")
         prefix = "" if self._mode == "fused" else self._mode + " "
         whole = not keywords and places == list(range(len(args)))

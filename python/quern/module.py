@@ -320,6 +320,9 @@ def _remove(path):
 
 def compile(text, name="<text>"):
     """A module of the kernels and tensor functions in a text."""
+    for what, value in (("text", text), ("name", name)):
+        if not isinstance(value, str):
+            raise TypeError(f"quern.compile: the {what} must be str, not {type(value).__name__}")
     return Module(_quern.load(name, text), name, text)
 
 

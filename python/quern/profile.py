@@ -26,7 +26,7 @@ class _Averages:
 
     def table(self, sort_by=None, row_limit=30, format="text"):
         formats = {"text": 0, "csv": 1, "json": 2, "markdown": 3}
-        return Words(self._profile._profile.table(_BY[self._by], formats[format], _SORT.get(sort_by, sort_by), row_limit))
+        return Words(self._profile._begun().table(_BY[self._by], formats[format], _SORT.get(sort_by, sort_by), row_limit))
 
     def __repr__(self):
         return str(self.table())
@@ -36,6 +36,8 @@ class profile:
     def __init__(self, *, schedule=None, on_trace_ready=None, activities=None, record_shapes=False, **others):
         if others:
             raise TypeError(f"quern.profile has no option {', '.join(others)}")
+        if schedule is not None and not isinstance(schedule, dict):
+            raise TypeError(f"quern.profile: schedule= is what quern.profile.schedule(wait=1, warmup=1, active=3) gives, not a {type(schedule).__name__}")
         self._schedule = schedule or {"wait": 0, "warmup": 0, "active": 0, "repeat": 0}
         self._ready = on_trace_ready
         self._by = "shape" if record_shapes else "op"
@@ -69,8 +71,13 @@ class profile:
             self._stopped = True
             self._profile.stop()
 
+    def _begun(self):
+        if self._profile is None:
+            raise RuntimeError("quern.profile has recorded nothing yet: use it as `with quern.profile() as prof:`, or call start()")
+        return self._profile
+
     def step(self):
-        self._profile.step()
+        self._begun().step()
 
     def __enter__(self):
         self.start()
@@ -84,17 +91,17 @@ class profile:
 
     def hints(self):
         """What bounds the run, and what to try."""
-        return self._profile.hints()
+        return self._begun().hints()
 
     def export_chrome_trace(self, path):
-        self._profile.write("trace", str(path))
+        self._begun().write("trace", str(path))
 
     def export_stacks(self, path, metric=None):
-        self._profile.write("folded", str(path))
+        self._begun().write("folded", str(path))
 
     def export_report(self, path):
         """One HTML file with everything."""
-        self._profile.write("report", str(path))
+        self._begun().write("report", str(path))
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         from html import escape

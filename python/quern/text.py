@@ -27,6 +27,14 @@ class CudaModule(Module):
     _text_language = "cuda"
     _options = ()
 
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name not in _templates(self._text):
+                raise
+            raise AttributeError(f'`{name}` is a template: take an instance of it by name, such as k["{name}<float>"]') from None
+
     def __reduce__(self):
         return cuda, (self._text, None, self._options, self._name)
 

@@ -12,7 +12,8 @@ _FLOATS = ("double", "float", "f16", "bf16", "f8e4m3")
 
 
 def name_of(function):
-    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in function.__name__)
+    name = getattr(function, "__name__", type(function).__name__)  # modules and partial functions have none
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
     return "fused_" + name
 
 
@@ -131,6 +132,8 @@ class Proxy:
     def __getattr__(self, name):
         from . import trace_ops
 
+        if name.startswith("__array"):  # NumPy asks for it
+            self.__array__()
         if name.startswith("__") or name not in trace_ops.METHODS:
             raise TypeError(f"quern.fuse does not know Tensor.{name}: keep it outside the fused function")
         return lambda *args, **keywords: trace_ops.call(name, (self, *args), keywords)
@@ -265,7 +268,7 @@ def written(function, args, keywords):
     given = [stand_in(i, a) for i, a in enumerate(args)]
     named = {k: stand_in(k, v) for k, v in keywords.items()}
     if not any(isinstance(g, Proxy) for g in (*given, *named.values())):
-        raise TypeError("quern.fuse: no argument is a tensor")
+        raise TypeError("quern.fuse: no argument is a tensor (those in lists and dictionaries are not looked for: give each as an argument)")
     result = function(*given, **named)
     many, form = (result,), None
     if isinstance(result, dict):

@@ -357,10 +357,24 @@ def _attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False
         raise TypeError("quern.fuse: attention with a scale of 0, which in the language is the usual one")
     if attn_mask is not None and is_causal:
         raise TypeError("quern.fuse: attention with a mask and is_causal: torch has none")
-    words = [query._words, key._words, value._words] + ([attn_mask._words] if attn_mask is not None else [])
+    seen = None
+    if attn_mask is not None:
+        seen, attn_mask = _rows_that_see(attn_mask)
+    words = [each._words for each in (query, key, value, attn_mask) if each is not None]
     options = (", causal = true" if is_causal else "") + (f", scale = {_number(scale)}" if scale is not None else "")
     made = query._tape.let(f"scaled_dot_product_attention({', '.join(words)}{options})", query._rank, query._type)
-    return _with_ones(made, [*query._ones[:-1], value._ones[-1]])
+    made = _with_ones(made, [*query._ones[:-1], value._ones[-1]])
+    return made if seen is None else _where(seen, made, 0.0)
+
+
+def _rows_that_see(mask):
+    """Which rows of a mask leave something over, and the mask with those that do not opened: torch's attention is 0 there, and so are its gradients; the
+    language's is what a softmax of minus infinity is, NaN."""
+    if mask._type == "bool":
+        seen = _reduce("any", mask, -1, True)
+        return seen, _where(seen, mask, True)
+    seen = _binary("ne", METHODS["amax"](mask, -1, True), float("-inf"))
+    return seen, _where(seen, mask, 0.0)
 
 
 def _leaky(x, negative_slope=0.01):

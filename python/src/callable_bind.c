@@ -95,6 +95,25 @@ static bool give_named(binding *b, PyObject *name, PyObject *value)
     return true;
 }
 
+/* A new reference to a number of any library's as Python's own; NULL, without an error: it is none. */
+static PyObject *plain_number(PyObject *value)
+{
+    PyObject *number = PyIndex_Check(value) ? PyNumber_Index(value) : NULL;
+    PyErr_Clear();
+    if (!number && PyNumber_Check(value)) number = PyNumber_Float(value);
+    PyErr_Clear();
+    return number;
+}
+
+/* Raises `words`, with the name of what was given and of its type. */
+static bool refuse_value(const char *words, const char *name, PyObject *value)
+{
+    PyObject *type = PyType_GetName(Py_TYPE(value));
+    if (type) PyErr_Format(PyExc_TypeError, words, name, type);
+    Py_XDECREF(type);
+    return false;
+}
+
 /* A number or words, as bytes of the key. */
 static bool key_value(binding *b, const char *name, PyObject *value)
 {
@@ -108,7 +127,10 @@ static bool key_value(binding *b, const char *name, PyObject *value)
         long long number = PyLong_AsLongLong(value);
         key_add(b, "i", 1);
         key_number(b, number);
-        return !(number == -1 && PyErr_Occurred());
+        if (number != -1 || !PyErr_Occurred()) return true;
+        PyErr_Format(PyExc_OverflowError,
+                     "argument `%s`: int too big: integers have 64 bits, larger numbers are floats", name);
+        return false;
     }
     if (PyTuple_Check(value)) {
         bool good = true;
@@ -121,6 +143,12 @@ static bool key_value(binding *b, const char *name, PyObject *value)
         PyErr_Format(PyExc_TypeError, "argument `%s` is a number here: give x.item(), which waits for the tensor",
                      name);
         return false;
+    }
+    PyObject *number = PyUnicode_Check(value) ? NULL : plain_number(value); /* not its words: they may be rounded */
+    if (number) {
+        bool good = key_value(b, name, number);
+        Py_DECREF(number);
+        return good;
     }
     PyObject *words = PyObject_Str(value);
     Py_ssize_t size = 0;
@@ -206,8 +234,16 @@ static bool add_array(binding *b, int param)
 static bool add_number(binding *b, int param)
 {
     PyObject *value = b->values[param];
+    const char *name = b->self->params[param].name;
     key_number(b, param);
-    return !value || key_value(b, b->self->params[param].name, value);
+    if (!value || PyFloat_Check(value) || PyLong_Check(value)) return !value || key_value(b, name, value);
+    family f = type_facts_of(value)->family;
+    bool is_tensor = f == FAMILY_TORCH || f == FAMILY_REFUSED; /* key_value says so */
+    PyObject *number = is_tensor ? Py_NewRef(value) : plain_number(value);
+    if (!number) return refuse_value("argument `%s` must be a number, not %U", name, value);
+    bool good = key_value(b, name, number);
+    Py_DECREF(number);
+    return good;
 }
 
 /* On which device and stream: where the arrays are, or as device= says. */
@@ -224,6 +260,8 @@ static bool choose_device(binding *b)
                      b->self->name);
         return false;
     }
+    if (b->device && !PyUnicode_Check(b->device))
+        return refuse_value("`%s` must be a name, such as \"cpu\" or \"ref\", not %U", "device", b->device);
     key_number(b, ((int64_t)b->first->device_type << 32) | (uint32_t)b->first->device_id);
     key_number(b, (int64_t)(intptr_t)b->stream);
     return !b->device || key_value(b, "device", b->device);
@@ -348,23 +386,26 @@ bool set_value(qn_call *call, const char *name, PyObject *value)
     } else if (dtype_from_object(value, &type)) {
         status = qn_call_set_type(call, name, type, &error);
     } else {
-        PyObject *number = PyNumber_Float(value);
-        if (!number) return false;
-        status = qn_call_set_float(call, name, PyFloat_AsDouble(number), &error);
+        PyObject *number = plain_number(value);
+        if (!number) return refuse_value("`%s` must be a number, a type or a name, not %U", name, value);
+        bool good = set_value(call, name, number);
         Py_DECREF(number);
+        return good;
     }
     if (status == QN_OK) return true;
     raise_error(&error);
     return false;
 }
 
-static bool counts_of(PyObject *value, int64_t *counts, int *axes)
+static bool counts_of(PyObject *value, const char *name, int64_t *counts, int *axes)
 {
     PyObject *tuple = PyTuple_Check(value) ? Py_NewRef(value) : PyTuple_Pack(1, value);
     *axes = tuple ? (int)PyTuple_Size(tuple) : 0;
     for (int i = 0; i < *axes && i < 3; i++) counts[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
     Py_XDECREF(tuple);
-    return !PyErr_Occurred();
+    if (!PyErr_Occurred() && *axes >= 1 && *axes <= 3) return true;
+    PyErr_Format(PyExc_TypeError, "`%s` must be an integer, or a tuple of one to three", name);
+    return false;
 }
 
 static bool set_launch(const binding *b, qn_call *call)
@@ -378,9 +419,10 @@ static bool set_launch(const binding *b, qn_call *call)
                      b->self->name);
         return false;
     }
-    if (!counts_of(b->blocks, blocks, &axes) || !counts_of(b->threads, threads, &more)) return false;
+    if (!counts_of(b->blocks, "blocks", blocks, &axes) || !counts_of(b->threads, "threads", threads, &more))
+        return false;
     if (b->shared) shared = PyLong_AsLongLong(b->shared);
-    if (PyErr_Occurred()) return false;
+    if (PyErr_Occurred()) return refuse_value("`%s` must be a number of bytes, not %U", "shared", b->shared);
     if (qn_call_set_launch(call, blocks, threads, axes > more ? axes : more, shared, &error) == QN_OK) return true;
     raise_error(&error);
     return false;

@@ -125,6 +125,7 @@ class Backend(unittest.TestCase):
         from quern.backend import options_from
 
         self.assertEqual(options_from({"leave": "aten.mm"}, None)["leave"], ("aten.mm",))
+        self.assertEqual(options_from({"leave": ["mm.default", "prims.iota.default"]}, None)["leave"], ("mm.default", "prims.iota.default"))
         self.assertEqual(options_from({"patience": 3}, None)["patience"], 3.0)
         for bad, words in (
             (({"fast": 1}, None), "no option 'fast'"),
@@ -132,6 +133,10 @@ class Backend(unittest.TestCase):
             (({"patience": "long"}, None), "is a float, not 'long'"),
             (({"patience": float("nan")}, None), "is a float, not nan"),
             ((None, "reduce-overhead"), "no mode 'reduce-overhead'"),
+            (({"leave": 3}, None), "is a list of names, not 3"),
+            (({"leave": ["aten.tahn.default"]}, None), "torch has no operator 'aten.tahn.default'"),
+            (({"leave": "tahn"}, None), "torch has no operator 'tahn'"),
+            (({"smallest_island": -1}, None), "is not negative, as -1 is"),
         ):
             with self.assertRaises((ValueError, TypeError)) as caught:
                 options_from(*bad)

@@ -1,5 +1,6 @@
 """`@quern.fuse`: values and gradients against torch's own, types and shapes of results, guards, what is refused."""
 
+import functools
 import operator
 import os
 import re
@@ -70,6 +71,21 @@ class Fuse(unittest.TestCase):
         self.same(lambda x: x.T @ x, self.x)
         q = torch.randn(2, 3, 8, 4, device=DEVICE)
         self.same(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), q)
+
+    def test_attention_of_rows_that_see_nothing(self):
+        """torch's attention is 0 where a mask leaves nothing over, and so are its gradients."""
+        q, k, v = (torch.randn(2, 3, 4, 8, device=DEVICE) for _ in range(3))
+        seen = torch.ones(4, 4, dtype=torch.bool, device=DEVICE).tril()
+        seen[1] = False
+        minus = torch.zeros(4, 4, device=DEVICE).masked_fill(~seen, float("-inf"))
+        for mask in (seen, minus, torch.zeros(2, 1, 4, 4, dtype=torch.bool, device=DEVICE), minus[1:2]):
+            self.same(lambda q, k, v, mask=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask), q, k, v, mask, gradient=False)
+            found = []
+            for function in (lambda *args: F.scaled_dot_product_attention(*args), quern.fuse(lambda *args: F.scaled_dot_product_attention(*args))):
+                leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+                found.append(torch.autograd.grad(function(*leaves, mask).square().sum(), leaves))
+            for a, b in zip(*found):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
     def test_movement(self):
         self.same(lambda x: x.reshape(4, 2, 16).permute(1, 0, 2).sum(0), self.x)
@@ -207,6 +223,21 @@ for n in range(3, 23):
         self.assertEqual(made.returncode, 0, made.stderr)
         compiled = re.findall(r"^compile: .* for cpu, .* ms$", made.stderr, re.M)
         self.assertTrue(2 <= len(compiled) <= 4, compiled)  # of forty calls: two kernels, for rows that are aligned and for others
+
+    def test_refused_where_it_is_decorated(self):
+        for bad, words in ((lambda: quern.fuse(3), "is for functions, not for a int"), (lambda: quern.fuse(mode="quick"), "there is no mode 'quick': it has fused, strict, eager")):
+            with self.assertRaisesRegex((TypeError, ValueError), words):
+                bad()
+        for function, args, words in ((lambda x: x[0] + 1, ([self.x],), "those in lists and dictionaries are not looked for"), (lambda x: __import__("numpy").exp(x), (self.x,), "has no values while tracing")):
+            with self.assertRaisesRegex(TypeError, words):
+                quern.fuse(function)(*args)
+
+        class Half(torch.nn.Module):
+            def forward(self, x):
+                return x / 2
+
+        torch.testing.assert_close(quern.fuse(Half())(self.x), self.x / 2)  # what has no name
+        torch.testing.assert_close(quern.fuse(functools.partial(torch.add, alpha=2))(self.x, self.b), self.x + 2 * self.b)
 
     def test_refused(self):
         for function, words in (

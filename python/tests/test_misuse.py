@@ -54,8 +54,44 @@ class Misuse(unittest.TestCase):
         self.raises(quern.CallError, "`f7` of `T` is not an element type", self.q.twice, x, T="f7")
         self.raises(quern.CallError, "unknown device `tpu`; did you mean `cpu`?", self.q.both, x, device="tpu")
 
+    def test_numbers(self):
+        x = array.array("f", [1, 2])
+        q = quern.compile("tensor times(float x[n], float s = 2) { return x * s; } tensor add(i64 x[n], i64 k) { return x + k; }")
+        for bad, word in (("2", "str"), (None, "NoneType"), (1j, "complex"), ([], "list"), (object(), "object")):
+            self.raises(TypeError, f"argument `s` must be a number, not {word}", q.times, x, bad)
+        for bad, word in ((1j, "complex"), ([1], "list"), (object(), "object")):
+            self.raises(TypeError, f"`B` must be a number, a type or a name, not {word}", self.q.twice, x, B=bad)
+        self.raises(OverflowError, "argument `s`: int too big: integers have 64 bits", q.times, x, 10**30)
+        for bad, word in ((0, "int"), (True, "bool"), (object(), "object")):
+            self.raises(TypeError, f"`device` must be a name, such as \"cpu\" or \"ref\", not {word}", q.times, x, device=bad)
+
+    @needs_numpy
+    def test_numbers_of_others(self):
+        """Each by its value: one that was prepared for another of the same words would compute with that one."""
+        x, q = numpy.ones(2, "f4"), quern.compile("tensor times(float x[n], float s) { return x * s; } tensor add(i64 x[n], i64 k) { return x + k; }")
+        for s in (numpy.float32(0.1), numpy.float16(0.1), numpy.array(0.1), numpy.int8(3)):
+            self.assertEqual(list(q.times(x, s)), [numpy.float32(s)] * 2)
+        self.assertEqual(list(q.add(numpy.ones(1, "i8"), numpy.int64((1 << 60) + 1))), [(1 << 60) + 2])
+
+    def test_launches_of_text(self):
+        k = quern.cuda("__global__ void f(float *x) { x[0] = 3; } template <typename T> __global__ void g(T *x) { x[0] = 1; }")
+        x = array.array("f", [1, 2])
+        for bad in ("1", (1, 1, 1, 1), (), 1.5):
+            self.raises(TypeError, "`blocks` must be an integer, or a tuple of one to three", k.f, x, blocks=bad, threads=1)
+            self.raises(TypeError, "`threads` must be an integer, or a tuple of one to three", k.f, x, blocks=1, threads=bad)
+        self.raises(TypeError, "`shared` must be a number of bytes, not str", k.f, x, blocks=1, threads=1, shared="many")
+        self.raises(AttributeError, '`g` is a template: take an instance of it by name, such as k["g<float>"]', getattr, k, "g")
+        self.raises(AttributeError, "has no kernel `h`", getattr, k, "h")
+
+    def test_profiles(self):
+        self.raises(TypeError, "schedule= is what quern.profile.schedule(wait=1, warmup=1, active=3) gives, not a int", quern.profile, schedule=3)
+        unused = quern.profile()
+        for use in (unused.step, unused.hints, lambda: unused.key_averages().table(), lambda: unused.export_chrome_trace("x")):
+            self.raises(RuntimeError, "quern.profile has recorded nothing yet", use)
+
     def test_texts(self):
-        self.raises(TypeError, "must be str, not None", quern.compile, None)
+        self.raises(TypeError, "quern.compile: the text must be str, not NoneType", quern.compile, None)
+        self.raises(TypeError, "quern.compile: the text must be str, not bytes", quern.compile, b"")
         self.raises(ValueError, "null character", quern.compile, "tensor f(float x[n]) { return x; }\0")
         self.raises(UnicodeEncodeError, "surrogates", quern.compile, "\udcff")
         self.raises(quern.SourceError, "nested deeper than 200", quern.compile, "tensor f(float x[n]) { return " + "(" * 100000 + "x" + ")" * 100000 + "; }")
