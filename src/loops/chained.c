@@ -127,7 +127,7 @@ static void softmax_steps(chained_builder *b, bool masked, int which)
     chained_add(b, LOOP_MATRIX_WAIT, NULL, 1, LOOPS_SCORES);
     free_stage(b, c->products[0].moving);
     chained_softmax(b);
-    chained_add(b, LOOP_WAIT_AHEAD, c->loop, 0, c->products[0].moving);
+    chained_add(b, LOOP_WAIT_AHEAD, c->loop, c->lane_sum != 0, c->products[0].moving); /* a product runs */
     chained_add(b, LOOP_MATRIX_WAIT, NULL, 0, 0);
     free_stage(b, c->sums[0].moving);
     chained_add(b, LOOP_PACK, NULL, 0, 0);
@@ -160,6 +160,36 @@ static bool add_ends(chained_builder *b)
     return true;
 }
 
+/* Does the loop read a number, or a truth, for each score from an array? */
+static bool reads_tables(const chained *c)
+{
+    const tile_block *body = c->loop->regions[0];
+    for (int i = 0; i < body->op_count; i++) {
+        bool operand = false;
+        for (int o = 0; o < c->operand_count; o++) operand |= c->operands[o].load == body->ops[i];
+        if (!operand && chained_is_table(c, body->ops[i])) return true;
+    }
+    return false;
+}
+
+/* With tests only where a mask touches the step. The assembler would join what both arms read from arrays, which wants more
+ * registers than there are. */
+static void first_softmax(chained_builder *b)
+{
+    b->masked = b->c->condition_count;
+    if (!b->masked || reads_tables(b->c)) {
+        chained_softmax(b);
+        return;
+    }
+    loop_node *n = chained_add(b, LOOP_IF, NULL, 0, 0);
+    loop_node **behind = chained_open(b, n);
+    chained_softmax(b);
+    b->tail = &n->other;
+    b->masked = false;
+    chained_softmax(b);
+    chained_close(b, behind);
+}
+
 static void build_softmax(chained_builder *b)
 {
     const chained *c = b->c;
@@ -176,7 +206,7 @@ static void build_softmax(chained_builder *b)
     chained_truths(b);
     chained_add(b, LOOP_MATRIX_WAIT, NULL, 0, LOOPS_SCORES);
     free_stage(b, keys);
-    chained_softmax(b);
+    first_softmax(b);
     chained_add(b, LOOP_WAIT_AHEAD, c->loop, 0, keys);
     chained_add(b, LOOP_PACK, NULL, 0, 0);
     chained_close(b, behind);

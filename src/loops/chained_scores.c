@@ -42,16 +42,30 @@ static bool is_product_of_scores(const chained_builder *b, value v)
     return false;
 }
 
-/* x * factor, as far as factors are constants. */
-static value without_factor(const chained_builder *b, value v, double *factor)
+/* A number that is the same for all scores, and known only as the program runs; 0: it is something else. */
+static value scalar_of(const chained_builder *b, value v)
+{
+    const tile_op *op = tile_def(b->c->kernel, v);
+    for (; op && op->code == OP_BROADCAST; op = tile_def(b->c->kernel, v)) v = op->operands[0];
+    tile_type t = tile_type_of(b->c->kernel, v);
+    return t.rank || t.elem != DT_F32 ? 0 : v;
+}
+
+/* x * factor * scalar, as far as factors are constants, and one scalar. */
+static value without_factor(const chained_builder *b, value v, double *factor, value *scalar)
 {
     const tile_kernel *k = b->c->kernel;
     const tile_op *op = tile_def(k, v);
     number n;
     while (op && op->code == OP_MUL && !is_product_of_scores(b, v) && !(b->late && v == b->c->cut)) {
         int side = tile_is_constant(k, op->operands[1], &n) ? 0 : 1;
-        if (side && !tile_is_constant(k, op->operands[0], &n)) break;
-        *factor *= n.f;
+        if (!side || tile_is_constant(k, op->operands[0], &n)) {
+            *factor *= n.f;
+        } else {
+            side = scalar_of(b, op->operands[1]) ? 0 : 1;
+            if (!scalar || *scalar || !scalar_of(b, op->operands[!side])) break;
+            *scalar = scalar_of(b, op->operands[!side]);
+        }
         v = op->operands[side];
         op = tile_def(k, v);
     }
@@ -83,21 +97,22 @@ static loop_element *power_of(const chained_builder *b, const tile_op *op)
     loop_element *out = ARENA_NEW(b->memory, loop_element);
     *out = (loop_element){.x = difference->operands[0], .below = difference->operands[1], .factor = log2_of_e};
     if (!take_mask(b, &out->x, &out->conditions)) return NULL;
-    out->x = without_factor(b, out->x, &out->factor);
+    out->x = without_factor(b, out->x, &out->factor, &out->scalar);
     return out;
 }
 
-/* What a fold takes of a score. */
-static loop_element *folded_element(const chained_builder *b, const tile_op *fold)
+/* What a fold takes of a score; alone: a scalar may stay behind the fold, too. */
+static loop_element *folded_element(const chained_builder *b, const tile_op *fold, bool alone)
 {
     loop_element *out = ARENA_NEW(b->memory, loop_element);
     *out = (loop_element){.x = fold->operands[0], .factor = 1};
     if (fold->attr.fold != FOLD_MAX || !take_mask(b, &out->x, &out->conditions)) return out;
     double own = 1;
-    value inner = without_factor(b, out->x, &own);
+    value scalar = 0, inner = without_factor(b, out->x, &own, alone ? &scalar : NULL);
     if (own > 0 && isfinite(own)) {
         out->x = inner;
         out->factor = own;
+        out->scalar = scalar;
     }
     return out;
 }
@@ -208,7 +223,7 @@ void chained_row(chained_builder *b, const tile_op *op)
     chained_begin_pass(b);
     if (op->code == OP_BROADCAST && !b->after && !tile_def(b->c->kernel, op->operands[0])) return;
     for (int i = 0; i < op->operand_count && i < 3; i++) chained_need(b, op->operands[i]);
-    chained_add(b, LOOP_LET, op, LOOPS_ROW, 0);
+    chained_add(b, LOOP_LET, op, op->results[0] == b->c->slack ? LOOPS_LAGGING : LOOPS_ROW, 0);
     b->rows[op->results[0]] = true;
 }
 
@@ -239,24 +254,14 @@ static void keep(chained_builder *b, value v, int where)
     chained_add(b, LOOP_KEEP, NULL, where, 0)->operand = v;
 }
 
-static void add_pass(chained_builder *b, int from, bool *weights_done)
+/* One pass: folds, and perhaps the weights. */
+static void add_one_pass(chained_builder *b, const tile_op *const *folds, const loop_element *const *elements, int count,
+                         bool weights)
 {
-    const chained *c = b->c;
-    const tile_block *body = c->loop->regions[0];
-    const tile_op *folds[MOST_FOLDS];
-    const loop_element *elements[MOST_FOLDS];
-    value own = c->sums[0].weights;
-    int count = 0;
-    for (int i = from; i < body->op_count && count < MOST_FOLDS; i++) {
-        const tile_op *op = body->ops[i];
-        if (op->code == OP_REDUCE && !b->folded[op->results[0]] && is_ready(b, op->operands[0])) folds[count++] = op;
-    }
-    bool weights = !*weights_done && is_ready(b, own);
-    for (int i = 0; i < count; i++) chained_add(b, LOOP_FOLD_BEGIN, folds[i], 0, 0);
+    value own = b->c->sums[0].weights;
     chained_begin_pass(b);
     loop_node **behind = chained_open(b, chained_add(b, LOOP_PASS, NULL, 0, 0));
     for (int i = 0; i < count; i++) {
-        elements[i] = folded_element(b, folds[i]);
         chained_need(b, elements[i]->x);
         chained_add(b, LOOP_FOLD, folds[i], 0, 0)->element = elements[i];
     }
@@ -265,6 +270,41 @@ static void add_pass(chained_builder *b, int from, bool *weights_done)
         keep(b, own, LOOPS_SCORES);
     }
     chained_close(b, behind);
+}
+
+/* The maximum of x times a scalar is that of x, times the scalar behind the fold, where that is positive. (Not where masks are
+ * tested: both arms have the same tests, and the compiler would keep what each of them says in registers.) */
+static void add_scaled_pass(chained_builder *b, const tile_op *fold, const loop_element *element)
+{
+    const loop_element *whole = folded_element(b, fold, false);
+    loop_node *n = chained_add(b, LOOP_IF, NULL, 0, 0);
+    n->operand = element->scalar;
+    loop_node **behind = chained_open(b, n);
+    add_one_pass(b, &fold, &element, 1, false);
+    b->tail = &n->other;
+    add_one_pass(b, &fold, &whole, 1, false);
+    chained_close(b, behind);
+}
+
+static void add_pass(chained_builder *b, int from, bool *weights_done)
+{
+    const chained *c = b->c;
+    const tile_block *body = c->loop->regions[0];
+    const tile_op *folds[MOST_FOLDS];
+    const loop_element *elements[MOST_FOLDS] = {NULL};
+    value own = c->sums[0].weights;
+    int count = 0;
+    for (int i = from; i < body->op_count && count < MOST_FOLDS; i++) {
+        const tile_op *op = body->ops[i];
+        if (op->code == OP_REDUCE && !b->folded[op->results[0]] && is_ready(b, op->operands[0])) folds[count++] = op;
+    }
+    bool weights = !*weights_done && is_ready(b, own);
+    for (int i = 0; i < count; i++) chained_add(b, LOOP_FOLD_BEGIN, folds[i], 0, 0);
+    for (int i = 0; i < count; i++) elements[i] = folded_element(b, folds[i], count == 1 && !weights && !b->masked);
+    if (count == 1 && elements[0]->scalar)
+        add_scaled_pass(b, folds[0], elements[0]);
+    else
+        add_one_pass(b, folds, elements, count, weights);
     *weights_done |= weights;
     for (int i = 0; i < count; i++) {
         value v = folds[i]->results[0];

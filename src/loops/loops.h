@@ -53,7 +53,7 @@ enum { LOOPS_ALL_STEPS, LOOPS_FIRST_STEP, LOOPS_LOWER_STEPS, LOOPS_WHOLE_STEPS, 
 
 /* LET, LOAD: a scalar; one number a fixed row; an element of the pass at hand: as the op says; 2^(x * factor - below * log2 e);
  * x where the conditions hold, else below; a quotient by one number a row; the operand, which is rounded when it is
- * packed; from an array, alone or with its neighbour. */
+ * packed; the carried operand unless the other exceeds it by CHAINED_SLACK; from an array, alone or with its neighbour. */
 typedef enum loop_form {
     LOOPS_SCALAR,
     LOOPS_ROW,
@@ -62,6 +62,7 @@ typedef enum loop_form {
     LOOPS_MASKED,
     LOOPS_QUOTIENT,
     LOOPS_SAME,
+    LOOPS_LAGGING,
     LOOPS_TABLE,
     LOOPS_TABLE_PAIR,
     /* of spreads, in number[1]: 1 + tanh(x) as a sigmoid; x with its running scale; a position beside a scalar; (x + below) / factor
@@ -78,6 +79,7 @@ typedef struct
     value x, below;
     const struct place *at; /* of below, in a spread */
     double factor;
+    value scalar;        /* another factor; 0: none. FOLD, FOLD_END of a maximum: only where it is positive and finite */
     unsigned conditions; /* bits of chained.conditions */
 } loop_element;
 

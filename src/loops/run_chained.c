@@ -218,6 +218,11 @@ static cell element(chained_sim *m, value v)
     return m->elements[v];
 }
 
+static double scalar_of(const chained_sim *m, const loop_element *e)
+{
+    return e->scalar ? m->sim.scalars[e->scalar].f : 1;
+}
+
 static cell computed(chained_sim *m, const loop_node *n)
 {
     static const double log2_of_e = 1.44269504088896340736;
@@ -228,9 +233,14 @@ static cell computed(chained_sim *m, const loop_node *n)
     switch (n->number[0]) {
     case LOOPS_POWER:
         if (!holds(m, e->conditions)) return (cell){.f = 0};
-        return (cell){.f = exp2(element(m, e->x).f * e->factor - element(m, e->below).f * log2_of_e)};
+        return (cell){.f = exp2(element(m, e->x).f * e->factor * scalar_of(m, e) - element(m, e->below).f * log2_of_e)};
     case LOOPS_MASKED: return element(m, holds(m, e->conditions) ? e->x : e->below);
     case LOOPS_SAME: return element(m, op->operands[0]);
+    case LOOPS_LAGGING: {
+        value carried = m->c->loop->regions[0]->args[1 + m->c->slack_carried];
+        cell old = element(m, carried), step = element(m, op->operands[op->operands[0] == carried]);
+        return step.f > old.f + CHAINED_SLACK ? step : old;
+    }
     default: break;
     }
     if (op->code == OP_BROADCAST || op->code == OP_RESHAPE) return element(m, op->operands[0]);
@@ -238,10 +248,18 @@ static cell computed(chained_sim *m, const loop_node *n)
     return sim_apply(op, tile_type_of(k, op->operands[0]).elem, tile_type_of(k, op->results[0]).elem, x);
 }
 
+/* Does a maximum leave its scalar behind the fold? */
+static bool is_behind(const chained_sim *m, const loop_element *e)
+{
+    double scalar = scalar_of(m, e);
+    return e->scalar && scalar > 0 && isfinite(scalar);
+}
+
 static void fold(chained_sim *m, const loop_node *n)
 {
     double *to = &row_of(m, n->op->results[0])[m->row];
     double x = holds(m, n->element->conditions) ? element(m, n->element->x).f : -INFINITY;
+    if (n->element->scalar && !is_behind(m, n->element)) x *= scalar_of(m, n->element);
     switch (n->op->attr.fold) {
     case FOLD_SUM: *to += x; break;
     case FOLD_MAX: *to = fmax(*to, x); break;
@@ -428,7 +446,7 @@ static void run_node(void *context, const loop_node *n, int group, int stage, vo
     case LOOP_SUMS_ADD: g->adds = true; break;
     case LOOP_LET:
     case LOOP_LOAD:
-        if (n->number[0] == LOOPS_ROW) run_rows(m, n);
+        if (n->number[0] == LOOPS_ROW || n->number[0] == LOOPS_LAGGING) run_rows(m, n);
         break;
     case LOOP_CARRY: run_rows(m, n); break;
     case LOOP_FOLD_BEGIN:
@@ -436,7 +454,10 @@ static void run_node(void *context, const loop_node *n, int group, int stage, vo
             row_of(m, n->op->results[0])[row] = fold_identity(n->op->attr.fold, DT_F32).f;
         break;
     case LOOP_FOLD_END:
-        for (int row = 0; row < GROUP_ROWS && n->element; row++) row_of(m, n->operand)[row] *= n->element->factor;
+        for (int row = 0; row < GROUP_ROWS && n->element; row++) {
+            row_of(m, n->operand)[row] *= n->element->factor;
+            if (is_behind(m, n->element)) row_of(m, n->operand)[row] *= scalar_of(m, n->element);
+        }
         break;
     case LOOP_PASS:
     case LOOP_PAIRS: run_pass(m, n); break;

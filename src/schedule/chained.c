@@ -12,6 +12,8 @@
 #include <string.h>
 
 enum { GROUP_ROWS = 64, MOST_DEPTH = 256, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4 };
+/* Long programs of so many heads before the short ones of any: what they read stays in the cache together. */
+enum { MOST_BESIDE = 4 };
 /* Of a thread: scores, weights and sums; the rest is for addresses and numbers of rows. */
 enum { MOST_COLUMNS = 128, MOST_IN_FLIGHT = 200, MOST_REGISTERS = 224, MOST_GROUPS = 3, MOST_OF_THREE = 128 };
 
@@ -545,6 +547,7 @@ static bool lay_out(search *w, const sched_machine *machine)
     c->drained = registers > MOST_IN_FLIGHT;
     for (int i = 0; i < c->condition_count; i++)
         c->falls |= !c->conditions[i].limit && (c->conditions[i].compare == OP_LT || c->conditions[i].compare == OP_LE);
+    c->beside = MOST_BESIDE;
     if (registers > (c->groups > 2 ? MOST_OF_THREE : MOST_REGISTERS))
         return refuse(w, "its scores and sums do not fit into registers");
     for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {
@@ -593,5 +596,6 @@ const chained *chained_phase(const tile_kernel *k, int phase, const sched_machin
             lay_out(&w, machine);
     *why = w.why;
     if (suits) find_lane_sum(c);
+    if (suits) chained_find_slack(c, memory);
     return suits ? c : NULL;
 }

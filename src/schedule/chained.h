@@ -22,7 +22,8 @@ enum {
     CHAINED_MOST_OPERANDS = 4,
     CHAINED_MOST_PRODUCTS = 2,
     CHAINED_MOST_SUMS = 2,
-    CHAINED_MOST_VECTORS = 4
+    CHAINED_MOST_VECTORS = 4,
+    CHAINED_SLACK = 8 /* e^8 is far from the ends of all types of floats */
 };
 
 /* A part of a mask: position `moving` + a step's element against `limit`, or against `fixed` + a row. */
@@ -73,6 +74,8 @@ typedef struct chained {
     int sum_count;
     value lane_sum;   /* a fold whose sum is only carried: each lane carries its own part; 0: none */
     int lane_carried; /* where it is carried */
+    value slack;      /* a carried maximum that may stay as it is while a step exceeds it by no more than CHAINED_SLACK; 0: none */
+    int slack_carried;
     const tile_op *vectors[CHAINED_MOST_VECTORS]; /* loads of one number a moving row */
     int vector_count;
     chained_condition conditions[CHAINED_MOST_CONDITIONS];
@@ -82,6 +85,7 @@ typedef struct chained {
     int store_count;
     int groups, threads, stages; /* stages: of each ring */
     bool falls;                  /* the last programs have the most steps, and begin first */
+    int beside;                  /* then: how many of the other axes' programs begin together */
     bool drained;                /* a step's sums are waited for at its end: more in flight would want more registers */
     int64_t vectors_offset, phases_offset, shared_bytes;
 } chained;
@@ -104,6 +108,9 @@ bool chained_is_product(const chained *c, const tile_op *op);
 bool chained_is_table(const chained *c, const tile_op *op); /* a load of a number for each score */
 int chained_boxes(int depth);                               /* of 64 elements, in rows of so many */
 int chained_sum_of(const chained *c, value v);              /* the sum that a value behind the loop is; -1: none */
+
+/* chained_slack.c */
+void chained_find_slack(chained *c, arena *memory);
 
 /* chained_mask.c */
 bool chained_find_mask(chained *c, value v, unsigned *bits);

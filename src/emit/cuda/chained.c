@@ -81,6 +81,8 @@ static void print_if(chained_printer *p, const loop_node *n)
     emitter *e = p->e;
     if (n->op)
         put(e, "if (%s < %s) {", emit_name(e, n->op->operands[0]), emit_name(e, n->op->operands[1]));
+    else if (n->operand)
+        put(e, "if (%s) {", chained_positive(p, n->operand));
     else
         put(e, "if (masked) {");
     print_body(p, n->body);
@@ -236,6 +238,29 @@ static void print_rooms(chained_printer *p)
     put(e, "const int warp = warp_number(), lane = threadIdx.x %% 32;");
 }
 
+/* Which program a block is. A block's number has 32 bits: a quotient of 64 is a function of a hundred instructions. */
+static void print_programs(emitter *e, const chained *c, int axes)
+{
+    put(e, "const unsigned along = (unsigned)frame.programs[0];");
+    if (c->falls && axes > 1) {
+        put(e, "const unsigned across = (unsigned)(frame.programs[1] * frame.programs[2]);");
+        put(e, "const unsigned first = blockIdx.x / (%d * along) * %d, rest = blockIdx.x - first * along;", c->beside,
+            c->beside);
+        put(e, "const unsigned beside = across - first < %d ? across - first : %d, place = first + rest %% beside;",
+            c->beside, c->beside);
+        put(e, "const long program0 = along - 1 - rest / beside;");
+    } else {
+        put(e, "const unsigned place = blockIdx.x / along;");
+        put(e, "const long program0 = %sblockIdx.x %% along;", c->falls ? "along - 1 - " : "");
+    }
+    put(e, "const long program1 = %s, program2 = %s;",
+        axes > 2   ? "place % (unsigned)frame.programs[1]"
+        : axes > 1 ? "place"
+                   : "0",
+        axes > 2 ? "place / (unsigned)frame.programs[1]" : "0");
+    put(e, "(void)place, (void)program1, (void)program2;");
+}
+
 void emit_cuda_chained(emitter *e, const loop_program *program, text *functions)
 {
     const chained *c = program->chained;
@@ -261,12 +286,7 @@ void emit_cuda_chained(emitter *e, const loop_program *program, text *functions)
     e->out = functions;
     cuda_put_head(e, c->phase, c->operand_count + c->sum_count, c->threads, 1);
     print_rooms(&p);
-    put(e, "const long program0 = %s;",
-        c->falls ? "frame.programs[0] - 1 - blockIdx.x % frame.programs[0]" : "blockIdx.x % frame.programs[0]");
-    put(e, "const long program1 = %s, program2 = %s;",
-        axes > 1 ? "blockIdx.x / frame.programs[0] % frame.programs[1]" : "0",
-        axes > 2 ? "blockIdx.x / (frame.programs[0] * frame.programs[1])" : "0");
-    put(e, "(void)program1, (void)program2;");
+    print_programs(e, c, axes);
     need(e, "bulk_groups");
     put(e, "if (threadIdx.x == 32) /* what a copy asks for first is its map */");
     put(e, "    for (int i = 0; i < %d; i++) map_prefetch(&call.maps[i]);", c->operand_count + c->sum_count);

@@ -36,6 +36,7 @@ void chained_print_fold_begin(chained_printer *p, const loop_node *n);
 void chained_print_fold(chained_printer *p, const loop_node *n);
 void chained_print_fold_end(chained_printer *p, const loop_node *n); /* a row's four lanes fold what each has */
 void chained_print_keep(chained_printer *p, const loop_node *n);
+const char *chained_positive(chained_printer *p, value v); /* the test that it is, and finite */
 const char *chained_pack_name(emitter *e, dtype elem);
 const char *chained_row_pointer(chained_printer *p, const tile_op *op, const char *row, const char **test);
 

@@ -2,7 +2,7 @@
  * Arithmetic of chained products on registers. In: nodes of passes over a step's scores. Out: their text.
  *
  * `x` is an element of a thread's part of the scores or sums, `h` which of its two fixed rows it is in, `column` its
- * moving row. A value with one number a fixed row is an array of two; one a moving row is read from the step's vectors,
+ * moving row, `place` that counted from the lane's first. A value with one number a fixed row is an array of two; one a moving row is read from the step's vectors,
  * two neighbours at once.
  * SPDX-License-Identifier: MIT
  */
@@ -13,24 +13,28 @@
 
 static const double log2_of_e = 1.44269504088896340736;
 
-/* The test of some conditions; NULL: of none. */
+/* The test of some conditions; NULL: of none. Each side is one comparison: an element's place in the step is known as the
+ * text is compiled, and the edges of a row are the same for all of its elements. */
 static const char *mask_text(chained_printer *p, unsigned conditions)
 {
-    static const char *const signs[] = {"<", "<=", ">", ">="};
     const chained *c = p->c;
     emitter *e = p->e;
-    const char *words = NULL;
+    const char *bounds[2] = {NULL, NULL}, *words = NULL; /* where it ends, where it begins */
     for (int i = 0; i < c->condition_count; i++) {
         const chained_condition *q = &c->conditions[i];
+        bool begins = !q->limit && (q->compare == OP_GT || q->compare == OP_GE);
         if (!(conditions >> i & 1)) continue;
-        const char *one = q->limit ? arena_print(e->memory, "column < edge%d", i)
-                                   : arena_print(e->memory, "column %s edge%d + h * 8", signs[q->compare - OP_LT], i);
-        words = words ? arena_print(e->memory, "%s && %s", words, one) : one;
+        const char *one = arena_print(e->memory, q->limit ? "edge%d" : "edge%d + h * 8", i), **bound = &bounds[begins];
+        *bound = *bound ? arena_print(e->memory, "%s(%s, %s)", need(e, begins ? "max_i32" : "min_i32"), *bound, one) : one;
+    }
+    for (int begins = 0; begins < 2; begins++) {
+        const char *one = arena_print(e->memory, "place %s %s", begins ? ">=" : "<", bounds[begins]);
+        if (bounds[begins]) words = words ? arena_print(e->memory, "%s && %s", words, one) : one;
     }
     return words;
 }
 
-/* Positions are small beside 2^31 (the copy engine takes no others). */
+/* Positions are small beside 2^31 (the copy engine takes no others). Counted from this lane's first place. */
 void chained_print_edges(chained_printer *p)
 {
     emitter *e = p->e;
@@ -39,12 +43,13 @@ void chained_print_edges(chained_printer *p)
         const tile_op *limit = q->limit ? tile_def(e->k, q->limit) : NULL;
         if (limit && limit->code != OP_ARG) { /* a length from anywhere */
             const char *far = arena_print(e->memory, "%s - %s", emit_name(e, q->limit), emit_name(e, q->moving));
-            put(e, "const int edge%d = %s < 0 ? 0 : %s > %d ? %d : (int)(%s);", i, far, far, p->c->columns,
-                p->c->columns, far);
+            put(e, "const int edge%d = (%s < 0 ? 0 : %s > %d ? %d : (int)(%s)) - lane %% 4 * 2;", i, far, far,
+                p->c->columns, p->c->columns, far);
             continue;
         }
-        put(e, "const int edge%d = (int)(%s%s - %s);", i, emit_name(e, q->limit ? q->limit : q->fixed),
-            q->limit ? "" : arena_print(e->memory, " + row + %" PRId64, q->more), emit_name(e, q->moving));
+        int64_t more = q->more + (q->compare == OP_LE || q->compare == OP_GT);
+        put(e, "const int edge%d = (int)(%s%s - %s) - lane %% 4 * 2;", i, emit_name(e, q->limit ? q->limit : q->fixed),
+            q->limit ? "" : arena_print(e->memory, " + row + %" PRId64, more), emit_name(e, q->moving));
     }
 }
 
@@ -101,6 +106,12 @@ const char *chained_element(chained_printer *p, value v)
     }
 }
 
+const char *chained_positive(chained_printer *p, value v)
+{
+    const char *name = emit_name(p->e, v);
+    return arena_print(p->e->memory, "%s > 0 && %s < %s", name, name, float_text(p->e, INFINITY));
+}
+
 const char *chained_pack_name(emitter *e, dtype elem)
 {
     return need(e, "pack_%s", elem == DT_BF16 ? "bf16" : "f16");
@@ -134,8 +145,10 @@ void chained_print_let(chained_printer *p, const loop_node *n)
     }
     if (form == LOOPS_POWER) {
         const char *mask = mask_text(p, element->conditions), *below = chained_element(p, element->below);
-        const char *power = arena_print(e->memory, "%s * %s - %s * %s", chained_element(p, element->x),
-                                        float_text(e, element->factor), below, float_text(e, log2_of_e));
+        const char *factor = float_text(e, element->factor);
+        if (element->scalar) factor = arena_print(e->memory, "(%s * %s)", emit_name(e, element->scalar), factor);
+        const char *power = arena_print(e->memory, "%s * %s - %s * %s", chained_element(p, element->x), factor, below,
+                                        float_text(e, log2_of_e));
         if (mask) power = arena_print(e->memory, "%s ? %s : %s", mask, power, float_text(e, -INFINITY));
         put(e, "const float %s = %s(%s);", name, need(e, "ex2_approx"), power);
         return;
@@ -149,7 +162,14 @@ void chained_print_let(chained_printer *p, const loop_node *n)
         return;
     }
     for (int i = 0; i < op->operand_count && i < 3; i++) operands[i] = chained_element(p, op->operands[i]);
-    if (form == LOOPS_ROW)
+    if (form == LOOPS_LAGGING) {
+        int own = op->operands[1] == p->c->loop->regions[0]->args[1 + p->c->slack_carried];
+        put(e, "float %s[2];", name);
+        text_add(e->out, "#pragma unroll\n");
+        put(e, "for (int h = 0; h < 2; h++) %s[h] = %s > %s + %d ? %s : %s;", name, operands[!own], operands[own],
+            CHAINED_SLACK, operands[!own], operands[own]);
+        p->rows[v] = true;
+    } else if (form == LOOPS_ROW)
         print_row(p, op, operands);
     else if (form == LOOPS_QUOTIENT)
         put(e, "const float %s = %s * (1 / %s);", name, operands[0], operands[1]);
@@ -262,7 +282,8 @@ void chained_print_truths(chained_printer *p, const loop_node *n)
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int i = 0; i < 8; i++) {");
     e->depth++;
-    put(e, "const int x = part + i, h = i / 2 %% 2, column = (word * 32 + part) * 2 + i / 4 * 8 + lane %% 4 * 2 + i %% 2;");
+    put(e, "const int x = part + i, h = i / 2 %% 2, place = (word * 32 + part) * 2 + i / 4 * 8 + i %% 2;");
+    put(e, "const int column = place + lane %% 4 * 2;");
     put(e, "(void)x, (void)h, (void)column;");
     chained_print_nodes(p, body);
     put(e, "bits |= (unsigned)(%s) << i;", chained_element(p, v));
@@ -282,7 +303,7 @@ void chained_print_pass(chained_printer *p, const loop_node *n)
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int x = 0; x < %d; x++) {", p->c->columns / 2);
     e->depth++;
-    put(e, "const int h = x / 2 %% 2, column = x / 4 * 8 + lane %% 4 * 2 + x %% 2;");
+    put(e, "const int h = x / 2 %% 2, place = x / 4 * 8 + x %% 2, column = place + lane %% 4 * 2;");
     put(e, "(void)h, (void)column;");
     chained_print_nodes(p, n->body);
     e->depth--;
@@ -316,9 +337,12 @@ void chained_print_fold_end(chained_printer *p, const loop_node *n)
         put(e, "    %s = %s;", mine, cuda_fold_step(e, (fold_kind)n->number[0], DT_F32, mine, other));
     }
     put(e, "}");
-    if (!n->element || n->element->factor == 1) return;
+    if (!n->element) return;
     const char *factor = float_text(e, n->element->factor);
-    put(e, "%s[0] *= %s, %s[1] *= %s;", name, factor, name, factor);
+    if (n->element->factor != 1) put(e, "%s[0] *= %s, %s[1] *= %s;", name, factor, name, factor);
+    if (!n->element->scalar) return;
+    factor = emit_name(e, n->element->scalar);
+    put(e, "if (%s) %s[0] *= %s, %s[1] *= %s;", chained_positive(p, n->element->scalar), name, factor, name, factor);
 }
 
 void chained_print_keep(chained_printer *p, const loop_node *n)
@@ -347,7 +371,7 @@ void chained_print_pairs(chained_printer *p, const loop_node *n)
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int side = 0; side < 2; side++) {");
     e->depth++;
-    put(e, "const int x = pair * 2 + side, h = pair %% 2, column = pair / 2 * 8 + lane %% 4 * 2 + side;");
+    put(e, "const int x = pair * 2 + side, h = pair %% 2, place = pair / 2 * 8 + side, column = place + lane %% 4 * 2;");
     put(e, "(void)h, (void)column;");
     chained_print_nodes(p, n->body);
     e->depth--;

@@ -150,12 +150,14 @@ void chained_print_wait(chained_printer *p, const loop_node *n)
 
 /* The wait for what the next step begins with stands before that for this step's product: the assembler moves a wait for
  * products up to the last branch before it. Where registers are few it lets exponentials sink over that branch, too, unless the
- * phase's address is computed from their sum, of which `none` leaves nothing. */
+ * phase's address is computed from their sum, of which `none` leaves nothing. The first step has no product that runs, and an
+ * address that differs from thread to thread there would make stages differ in all steps that follow, for all the assembler
+ * knows, so that each product would fetch its descriptors out of vector registers. */
 void chained_print_wait_ahead(chained_printer *p, const loop_node *n)
 {
     const chained *c = p->c;
     const char *after = "";
-    if (c->lane_sum && c->sums[0].width > 64) {
+    if (n->number[0]) {
         const char *sum = emit_name(p->e, n->op->regions[0]->args[1 + c->lane_carried]);
         after = arena_print(p->e->memory, " + (%s(%s[0] + %s[1]) & none)", need(p->e, "bits_f32"), sum, sum);
     }
@@ -190,7 +192,7 @@ void chained_print_ring_begin(chained_printer *p, const loop_node *n)
         put(e, "int stage = 0, parity = 0, add = 0%s;", c->drained ? "" : ", before = 0");
     } else {
         put(e, "int keys_stage = 0, keys_parity = 0, values_stage = 0, values_parity = 0, add = 0;");
-        if (c->lane_sum && c->sums[0].width > 64) put(e, "const int none = (int)gridDim.z - 1; /* 0 */");
+        if (c->lane_sum) put(e, "const int none = (int)gridDim.z - 1; /* 0 */");
     }
 }
 
@@ -248,11 +250,15 @@ static void print_first_step(chained_printer *p, const loop_node *n)
     put(e, "{ /* the first step has no product to hide behind */");
     e->depth++;
     put(e, "const long %s = %s;", emit_name(e, n->op->regions[0]->args[0]), first);
+    bool asks = false;
+    for (const loop_node *inner = n->body; inner; inner = inner->next) asks |= inner->code == LOOP_IF;
+    if (asks)
+        put(e, "const bool masked = %s < whole_from || %s + %d > whole;", first, first, n->number[0]);
     chained_print_nodes(p, n->body);
     e->depth--;
     put(e, "}");
     put(e, "long at = %s + %d;", first, n->number[0]);
-    if (n->next && n->next->code == LOOP_STEPS && n->next->number[1] != LOOPS_LOWER_STEPS) put(e, "(void)whole_from;");
+    if (!asks) put(e, "(void)whole_from;");
 }
 
 void chained_print_steps(chained_printer *p, const loop_node *n)
