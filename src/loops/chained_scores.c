@@ -255,8 +255,8 @@ static void keep(chained_builder *b, value v, int where)
 }
 
 /* One pass: folds, and perhaps the weights. */
-static void add_one_pass(chained_builder *b, const tile_op *const *folds, const loop_element *const *elements, int count,
-                         bool weights)
+static void add_one_pass(chained_builder *b, const tile_op *const *folds, const loop_element *const *elements,
+                         int count, bool weights)
 {
     value own = b->c->sums[0].weights;
     chained_begin_pass(b);

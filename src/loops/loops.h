@@ -79,7 +79,7 @@ typedef struct
     value x, below;
     const struct place *at; /* of below, in a spread */
     double factor;
-    value scalar;        /* another factor; 0: none. FOLD, FOLD_END of a maximum: only where it is positive and finite */
+    value scalar; /* another factor; 0: none. FOLD, FOLD_END of a maximum: only where it is positive and finite */
     unsigned conditions; /* bits of chained.conditions */
 } loop_element;
 

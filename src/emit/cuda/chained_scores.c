@@ -25,7 +25,8 @@ static const char *mask_text(chained_printer *p, unsigned conditions)
         bool begins = !q->limit && (q->compare == OP_GT || q->compare == OP_GE);
         if (!(conditions >> i & 1)) continue;
         const char *one = arena_print(e->memory, q->limit ? "edge%d" : "edge%d + h * 8", i), **bound = &bounds[begins];
-        *bound = *bound ? arena_print(e->memory, "%s(%s, %s)", need(e, begins ? "max_i32" : "min_i32"), *bound, one) : one;
+        *bound =
+            *bound ? arena_print(e->memory, "%s(%s, %s)", need(e, begins ? "max_i32" : "min_i32"), *bound, one) : one;
     }
     for (int begins = 0; begins < 2; begins++) {
         const char *one = arena_print(e->memory, "place %s %s", begins ? ">=" : "<", bounds[begins]);
@@ -268,7 +269,8 @@ void chained_print_truths(chained_printer *p, const loop_node *n)
     put(e, "unsigned %s_bits[%d];", emit_name(e, v), (count + 31) / 32);
     put(e, "{");
     e->depth++;
-    for (; body && body->code == LOOP_LET && body->number[0] == LOOPS_SCALAR; body = body->next) chained_print_let(p, body);
+    for (; body && body->code == LOOP_LET && body->number[0] == LOOPS_SCALAR; body = body->next)
+        chained_print_let(p, body);
     for (; body && body->code == LOOP_EDGES; body = body->next) chained_print_edges(p);
     p->draws = true;
     text_add(e->out, "#pragma unroll\n");
@@ -371,7 +373,8 @@ void chained_print_pairs(chained_printer *p, const loop_node *n)
     text_add(e->out, "#pragma unroll\n");
     put(e, "for (int side = 0; side < 2; side++) {");
     e->depth++;
-    put(e, "const int x = pair * 2 + side, h = pair %% 2, place = pair / 2 * 8 + side, column = place + lane %% 4 * 2;");
+    put(e,
+        "const int x = pair * 2 + side, h = pair %% 2, place = pair / 2 * 8 + side, column = place + lane %% 4 * 2;");
     put(e, "(void)h, (void)column;");
     chained_print_nodes(p, n->body);
     e->depth--;

@@ -252,8 +252,7 @@ static void print_first_step(chained_printer *p, const loop_node *n)
     put(e, "const long %s = %s;", emit_name(e, n->op->regions[0]->args[0]), first);
     bool asks = false;
     for (const loop_node *inner = n->body; inner; inner = inner->next) asks |= inner->code == LOOP_IF;
-    if (asks)
-        put(e, "const bool masked = %s < whole_from || %s + %d > whole;", first, first, n->number[0]);
+    if (asks) put(e, "const bool masked = %s < whole_from || %s + %d > whole;", first, first, n->number[0]);
     chained_print_nodes(p, n->body);
     e->depth--;
     put(e, "}");
