@@ -136,7 +136,7 @@ TEST(any_scalar_factor_and_order)
 {
     static const work works[] = {
         {ATTENTION, "attention", 2, 128, 160, 64, 0.125, false, {64, 32}},
-        {ATTENTION, "attention", 1, 64, 160, 64, -3, false, {64, 32}},
+        {ATTENTION, "attention", 1, 64, 160, 64, -40, false, {64, 32}},
         {ATTENTION, "attention", 1, 64, 96, 64, 0, false, {64, 32}},
         {ATTENTION, "attention", 1, 64, 150, 64, 9, false, {64, 32}},
         {ATTENTION, "attention", 6, 192, 192, 64, 2, true, {64, 32}},
