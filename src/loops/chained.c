@@ -278,6 +278,7 @@ static void build_plain(chained_builder *b)
     }
     int early = add_sums(b, false);
     if (c->product_count > 1) {
+        if (!early) chained_add(b, LOOP_APART, NULL, 0, c->products[0].moving);
         chained_add(b, LOOP_MATRIX_WAIT, NULL, early, LOOPS_MORE);
         add_weights(b, true);
         (void)add_sums(b, true);

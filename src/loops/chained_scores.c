@@ -187,6 +187,8 @@ static void need_virtual(chained_builder *b, value v)
     dtype elem = tile_type_of(k, v).elem;
     bool a_row = op->code == OP_DIV && dtype_is_float(elem) && chained_kind_of(b->c, op->operands[1]) == CHAINED_FIXED;
     bool narrows = op->code == OP_CONVERT && elem == b->c->elem;
+    for (int i = 0; i < b->c->sum_count; i++)
+        narrows |= v == b->c->sums[i].factored; /* the sum is multiplied instead */
     chained_add(b, LOOP_LET, op, a_row ? LOOPS_QUOTIENT : narrows ? LOOPS_SAME : LOOPS_ELEMENT, 0);
 }
 

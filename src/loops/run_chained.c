@@ -200,7 +200,7 @@ static cell element(chained_sim *m, value v)
     if (c->product_count > 1 && v == c->products[1].dot->results[0]) return (cell){.f = g->scores[1][at]};
     for (int i = 0; i < c->sum_count; i++)
         if (v == c->loop->results[c->sums[i].carried])
-            return (cell){.f = g->sums[i][m->row * c->sums[i].width + m->column]};
+            return (cell){.f = g->sums[i][m->row * c->sums[i].width + m->column] * c->sums[i].factor};
     for (int i = 0; i < c->vector_count; i++)
         if (v == c->vectors[i]->results[0]) return loaded(m, c->vectors[i]);
     if (g->truths[v]) return (cell){.i = g->truths[v][at]};

@@ -40,7 +40,7 @@ static bool is_number(const chained *c, value v, int64_t n)
     return tile_is_constant(c->kernel, v, &x) && x.i == n;
 }
 
-static bool is_zero(const chained *c, value v)
+bool chained_is_zero(const chained *c, value v)
 {
     number n;
     while (def(c, v) && def(c, v)->code == OP_BROADCAST) v = def(c, v)->operands[0];
@@ -157,7 +157,7 @@ static int find_operand(search *w, value v, bool turned, int lines[2])
         op = def(c, op->operands[0]);
     }
     value mask = 0;
-    if (op && op->code == OP_SELECT && is_zero(c, op->operands[2])) {
+    if (op && op->code == OP_SELECT && chained_is_zero(c, op->operands[2])) {
         mask = op->operands[0];
         op = def(c, op->operands[1]);
     }
@@ -235,7 +235,7 @@ static bool find_products(search *w)
             if (!add_sum(w, op, carried)) return false;
             continue;
         }
-        if (op->operand_count > 2 && !is_zero(c, op->operands[2]))
+        if (op->operand_count > 2 && !chained_is_zero(c, op->operands[2]))
             return refuse(w, "a product of scores adds to something");
         if (c->product_count == CHAINED_MOST_PRODUCTS)
             return refuse(w, "the loop has more than two products of scores");
@@ -443,36 +443,6 @@ static bool find_order(search *w)
     return c->cut || refuse(w, "two products of scores do not meet");
 }
 
-static int uses_in(const tile_block *body, value v)
-{
-    int count = 0;
-    for (int i = 0; i < body->op_count; i++)
-        for (int o = 0; o < body->ops[i]->operand_count; o++) count += body->ops[i]->operands[o] == v;
-    return count;
-}
-
-/* carried = carried * a number of the row + sum of scores, from zero: linear, so that lanes may add up at the end. */
-static void find_lane_sum(chained *c)
-{
-    const tile_block *body = c->loop->regions[0];
-    const tile_op *yield = body->ops[body->op_count - 1];
-    for (int i = 0; i < yield->operand_count; i++) {
-        value carried = body->args[1 + i], next = yield->operands[i];
-        const tile_op *add = def(c, next);
-        if (!add || add->code != OP_ADD || uses_in(body, carried) != 1 || uses_in(body, next) != 1) continue;
-        for (int side = 0; side < 2; side++) {
-            const tile_op *fold = def(c, add->operands[side]), *scaled = def(c, add->operands[!side]);
-            bool linear = add->operands[!side] == carried ||
-                          (scaled && scaled->code == OP_MUL && uses_in(body, scaled->results[0]) == 1 &&
-                           (scaled->operands[0] == carried || scaled->operands[1] == carried));
-            if (!linear || !fold || fold->code != OP_REDUCE || fold->attr.fold != FOLD_SUM) continue;
-            if (uses_in(body, fold->results[0]) != 1 || !is_zero(c, c->loop->operands[3 + i])) continue;
-            c->lane_sum = fold->results[0];
-            c->lane_carried = i;
-        }
-    }
-}
-
 /* ---- around the loop ---- */
 
 static bool add_store(search *w, const tile_op *op)
@@ -595,7 +565,7 @@ const chained *chained_phase(const tile_kernel *k, int phase, const sched_machin
     suits = suits && find_products(&w) && find_operands(&w) && check_body(&w) && find_order(&w) && check_around(&w) &&
             lay_out(&w, machine);
     *why = w.why;
-    if (suits) find_lane_sum(c);
+    if (suits) chained_find_linear(c);
     if (suits) chained_find_slack(c, memory);
     return suits ? c : NULL;
 }

@@ -55,6 +55,9 @@ typedef struct chained_sum {
     int moving, width; /* the right operand; elements of its rows */
     int store;         /* of the stores */
     bool late;         /* its weights need the second product of scores */
+    value
+        factored; /* of the weights' values a product with a constant, which the sum is multiplied with instead; 0: none */
+    double factor; /* that constant, or 1 */
 } chained_sum;
 
 typedef struct chained {
@@ -74,13 +77,15 @@ typedef struct chained {
     int sum_count;
     value lane_sum;   /* a fold whose sum is only carried: each lane carries its own part; 0: none */
     int lane_carried; /* where it is carried */
-    value slack;      /* a carried maximum that may stay as it is while a step exceeds it by no more than CHAINED_SLACK; 0: none */
+    value
+        slack; /* a carried maximum that may stay as it is while a step exceeds it by no more than CHAINED_SLACK; 0: none */
     int slack_carried;
     const tile_op *vectors[CHAINED_MOST_VECTORS]; /* loads of one number a moving row */
     int vector_count;
     chained_condition conditions[CHAINED_MOST_CONDITIONS];
     int condition_count;
-    value fixed_start, fixed_limit; /* where the program's rows begin, and how many there are of them all; 0: all of them exist */
+    value fixed_start,
+        fixed_limit; /* where the program's rows begin, and how many there are of them all; 0: all of them exist */
     const tile_op *stores[CHAINED_MOST_STORES];
     int store_count;
     int groups, threads, stages; /* stages: of each ring */
@@ -108,6 +113,11 @@ bool chained_is_product(const chained *c, const tile_op *op);
 bool chained_is_table(const chained *c, const tile_op *op); /* a load of a number for each score */
 int chained_boxes(int depth);                               /* of 64 elements, in rows of so many */
 int chained_sum_of(const chained *c, value v);              /* the sum that a value behind the loop is; -1: none */
+
+bool chained_is_zero(const chained *c, value v);
+
+/* chained_linear.c */
+void chained_find_linear(chained *c);
 
 /* chained_slack.c */
 void chained_find_slack(chained *c, arena *memory);

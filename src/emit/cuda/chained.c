@@ -187,6 +187,7 @@ static void print_node(chained_printer *p, const loop_node *n)
     case LOOP_RANGE_END: chained_print_range_end(p, n); break;
     case LOOP_STEPS: chained_print_steps(p, n); break;
     case LOOP_WAIT: chained_print_wait(p, n); break;
+    case LOOP_APART: chained_print_wait(p, n); break;
     case LOOP_WAIT_AHEAD: chained_print_wait_ahead(p, n); break;
     case LOOP_MATRIX: chained_print_matrix(p, n); break;
     case LOOP_MATRIX_WAIT: chained_print_matrix_wait(p, n); break;

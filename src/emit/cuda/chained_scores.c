@@ -92,7 +92,9 @@ const char *chained_element(chained_printer *p, value v)
         return arena_print(e->memory, p->draws ? "(%s_bits[word] >> x & 1)" : "(%s_bits[x / 32] >> x %% 32 & 1)",
                            emit_name(e, v));
     for (int i = 0; i < c->sum_count; i++)
-        if (v == c->loop->results[c->sums[i].carried]) return arena_print(e->memory, "sums%d[x]", i);
+        if (v == c->loop->results[c->sums[i].carried])
+            return arena_print(e->memory, c->sums[i].factor == 1 ? "sums%d[x]" : "(sums%d[x] * %s)", i,
+                               float_text(e, c->sums[i].factor));
     for (int i = 0; i < c->vector_count; i++)
         if (v == c->vectors[i]->results[0]) return arena_print(e->memory, "vector%d.at[x %% 2]", i);
     const tile_op *op = tile_def(e->k, v);
