@@ -361,6 +361,7 @@ static void build_multiply(chained_builder *b)
     chained_add(b, LOOP_PLACES, NULL, 0, 0);
     add_fixed(b);
     chained_add(b, LOOP_WAIT, NULL, 0, LOOPS_FIXED);
+    if (c->held) chained_add(b, LOOP_HELD, NULL, 0, c->products[0].fixed);
     for (int i = 0; i < c->loop->result_count; i++) {
         if (is_carried_sum(c, i)) continue;
         chained_begin_pass(b);

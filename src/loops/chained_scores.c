@@ -311,6 +311,7 @@ static void add_pass(chained_builder *b, int from, bool *weights_done)
     for (int i = 0; i < count; i++) {
         value v = folds[i]->results[0];
         b->folded[v] = b->rows[v] = true;
+        chained_add(b, LOOP_FOLD_JOIN, folds[i], 1, 0);
         if (v == c->lane_sum) continue; /* exchanged behind the loop */
         loop_node *n = chained_add(b, LOOP_FOLD_END, folds[i], folds[i]->attr.fold, 0);
         n->operand = v;

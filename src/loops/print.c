@@ -101,7 +101,7 @@ static void print_chained(const loop_program *p, const loop_node *n, text *out)
         break;
     default: break;
     }
-    bool rings = n->code == LOOP_WAIT || n->code == LOOP_APART || n->code == LOOP_WAIT_AHEAD ||
+    bool rings = n->code == LOOP_WAIT || n->code == LOOP_APART || n->code == LOOP_HELD || n->code == LOOP_WAIT_AHEAD ||
                  n->code == LOOP_EXPECT || n->code == LOOP_RELEASE || n->code == LOOP_RING_NEXT;
     if (rings && n->number[1] >= 0) text_print(out, " of %%%u", c->operands[n->number[1]].load->results[0]);
     if (n->element && n->element->conditions) text_add(out, ", masked");

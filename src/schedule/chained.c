@@ -14,6 +14,9 @@
 enum { GROUP_ROWS = 64, MOST_DEPTH = 256, PHASE_BYTES = 8, MAP_RANK = 5, MOST_STAGES = 4 };
 /* Long programs of so many heads before the short ones of any: what they read stays in the cache together. */
 enum { MOST_BESIDE = 4 };
+enum {
+    MOST_HELD = 192
+}; /* registers of a thread with those of a fixed operand: more would not be there for addresses */
 /* Of a thread: scores, weights and sums; the rest is for addresses and numbers of rows. */
 enum { MOST_COLUMNS = 128, MOST_IN_FLIGHT = 200, MOST_REGISTERS = 224, MOST_GROUPS = 3, MOST_OF_THREE = 128 };
 
@@ -518,6 +521,7 @@ static bool lay_out(search *w, const sched_machine *machine)
     for (int i = 0; i < c->condition_count; i++)
         c->falls |= !c->conditions[i].limit && (c->conditions[i].compare == OP_LT || c->conditions[i].compare == OP_LE);
     c->beside = MOST_BESIDE;
+    c->held = c->folds && c->groups < 3 && registers + c->operands[c->products[0].fixed].depth / 4 <= MOST_HELD;
     if (registers > (c->groups > 2 ? MOST_OF_THREE : MOST_REGISTERS))
         return refuse(w, "its scores and sums do not fit into registers");
     for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {

@@ -91,7 +91,8 @@ typedef struct chained {
     int groups, threads, stages; /* stages: of each ring */
     bool falls;                  /* the last programs have the most steps, and begin first */
     int beside;                  /* then: how many of the other axes' programs begin together */
-    bool drained;                /* a step's sums are waited for at its end: more in flight would want more registers */
+    bool held;    /* the fixed operand of the only product of scores is in registers: less to read from shared memory */
+    bool drained; /* a step's sums are waited for at its end: more in flight would want more registers */
     int64_t vectors_offset, phases_offset, shared_bytes;
 } chained;
 

@@ -61,7 +61,8 @@ static void print_places(chained_printer *p)
         bool lines = false, turned = false;
         for (int m = 0; m < c->product_count; m++) lines |= c->products[m].moving == i;
         for (int s = 0; s < c->sum_count; s++) turned |= c->sums[s].moving == i;
-        if (!c->operands[i].moves)
+        bool held = c->held && i == c->products[0].fixed;
+        if (!c->operands[i].moves && !held)
             put(e,
                 "const unsigned long long fixed%d_place = matrix_descriptor<128>(fixed%d_room + group * %d, 16, %d);",
                 i, i, 64 * LINE, EIGHT_LINES);
@@ -176,6 +177,7 @@ static void print_node(chained_printer *p, const loop_node *n)
             put(e, "barrier_named(1 + group, 128); /* nobody reads the fixed operands' rooms any more */");
         break;
     case LOOP_PLACES: print_places(p); break;
+    case LOOP_HELD: chained_print_held(p, n); break;
     case LOOP_CARRY: print_carry(p, n); break;
     case LOOP_SUMS_BEGIN: print_sums_of(p, false); break;
     case LOOP_SUMS_ZERO: print_sums_of(p, true); break;
@@ -199,6 +201,7 @@ static void print_node(chained_printer *p, const loop_node *n)
     case LOOP_PAIRS: chained_print_pairs(p, n); break;
     case LOOP_FOLD_BEGIN: chained_print_fold_begin(p, n); break;
     case LOOP_FOLD: chained_print_fold(p, n); break;
+    case LOOP_FOLD_JOIN: chained_print_fold_join(p, n); break;
     case LOOP_FOLD_END: chained_print_fold_end(p, n); break;
     case LOOP_KEEP: chained_print_keep(p, n); break;
     case LOOP_YIELD: print_yield(p, n); break;

@@ -34,7 +34,8 @@ void chained_print_pass(chained_printer *p, const loop_node *n);
 void chained_print_pairs(chained_printer *p, const loop_node *n);
 void chained_print_fold_begin(chained_printer *p, const loop_node *n);
 void chained_print_fold(chained_printer *p, const loop_node *n);
-void chained_print_fold_end(chained_printer *p, const loop_node *n); /* a row's four lanes fold what each has */
+void chained_print_fold_join(chained_printer *p, const loop_node *n); /* of the chains of a thread */
+void chained_print_fold_end(chained_printer *p, const loop_node *n);  /* a row's four lanes fold what each has */
 void chained_print_keep(chained_printer *p, const loop_node *n);
 const char *chained_positive(chained_printer *p, value v); /* the test that it is, and finite */
 const char *chained_pack_name(emitter *e, dtype elem);
@@ -44,6 +45,7 @@ const char *chained_row_pointer(chained_printer *p, const tile_op *op, const cha
 int chained_operand_bytes(const chained *c, int operand); /* of a stage, or of a fixed room */
 void chained_print_bulk_in(chained_printer *p, const loop_node *n);
 void chained_print_vectors(chained_printer *p, bool ask);
+void chained_print_held(chained_printer *p, const loop_node *n);
 void chained_print_matrix(chained_printer *p, const loop_node *n);
 void chained_print_matrix_wait(chained_printer *p, const loop_node *n);
 void chained_print_wait(chained_printer *p, const loop_node *n);

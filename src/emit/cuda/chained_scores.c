@@ -314,20 +314,31 @@ void chained_print_pass(chained_printer *p, const loop_node *n)
     put(e, "}");
 }
 
+/* Two chains a row: a step of one waits for the step before it, and a score alone would wait for its neighbour. */
 void chained_print_fold_begin(chained_printer *p, const loop_node *n)
 {
     const char *start = cuda_number(p->e, DT_F32, fold_identity(n->op->attr.fold, DT_F32));
-    put(p->e, "float %s[2] = {%s, %s};", emit_name(p->e, n->op->results[0]), start, start);
-    p->rows[n->op->results[0]] = true;
+    put(p->e, "float %s_parts[2][2] = {{%s, %s}, {%s, %s}};", emit_name(p->e, n->op->results[0]), start, start, start,
+        start);
 }
 
 void chained_print_fold(chained_printer *p, const loop_node *n)
 {
     emitter *e = p->e;
-    const char *name = arena_print(e->memory, "%s[h]", emit_name(e, n->op->results[0]));
+    const char *name = arena_print(e->memory, "%s_parts[h][x %% 2]", emit_name(e, n->op->results[0]));
     const char *mask = mask_text(p, n->element->conditions), *element = chained_element(p, n->element->x);
     if (mask) element = arena_print(e->memory, "(%s ? %s : %s)", mask, element, float_text(e, -INFINITY));
     put(e, "%s = %s;", name, cuda_fold_step(e, n->op->attr.fold, DT_F32, name, element));
+}
+
+void chained_print_fold_join(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const char *name = emit_name(e, n->op->results[0]), *parts[2][2];
+    for (int i = 0; i < 4; i++) parts[i / 2][i % 2] = arena_print(e->memory, "%s_parts[%d][%d]", name, i / 2, i % 2);
+    put(e, "float %s[2] = {%s, %s};", name, cuda_fold_step(e, n->op->attr.fold, DT_F32, parts[0][0], parts[0][1]),
+        cuda_fold_step(e, n->op->attr.fold, DT_F32, parts[1][0], parts[1][1]));
+    p->rows[n->op->results[0]] = true;
 }
 
 void chained_print_fold_end(chained_printer *p, const loop_node *n)

@@ -91,6 +91,22 @@ void chained_print_vectors(chained_printer *p, bool ask)
 
 /* ---- products ---- */
 
+/* A fixed operand to registers, as the left operand of products: 16 of its elements are four registers. */
+void chained_print_held(chained_printer *p, const loop_node *n)
+{
+    emitter *e = p->e;
+    const chained *c = p->c;
+    int depth = c->operands[n->number[1]].depth;
+    need(e, "load_matrices");
+    put(e, "unsigned held[%d];", depth / 4);
+    text_add(e->out, "#pragma unroll\n");
+    put(e, "for (int i = 0; i < %d; i++)", depth / 16);
+    put(e, "    load_matrices(fixed%d_room + i / 4 * %d + (warp_row + lane %% 16) * %d +", n->number[1], c->rows * LINE,
+        LINE);
+    put(e, "            (((i %% 4 * 2 + lane / 16) ^ lane %% 8) << 4),");
+    put(e, "        held[i * 4], held[i * 4 + 1], held[i * 4 + 2], held[i * 4 + 3]);");
+}
+
 /* scores = fixed rows times the moving rows of a stage. */
 static void print_scores(chained_printer *p, int number)
 {
@@ -98,9 +114,13 @@ static void print_scores(chained_printer *p, int number)
     const chained *c = p->c;
     const chained_product *m = &c->products[number];
     put(e, "for (int i = 0; i < %d; i++)", c->operands[m->fixed].depth / 16);
-    put(e, "    %s(%s, matrix_at(fixed%d_place, i / 4 * %d + i %% 4 * 2),",
-        need(e, "wgmma_%s_n%d", dtypes[c->elem].text, c->columns), number ? "more" : "scores", m->fixed,
-        line_units(c->rows));
+    if (c->held)
+        put(e, "    %s<0>(scores, held[i * 4], held[i * 4 + 1], held[i * 4 + 2], held[i * 4 + 3],",
+            need(e, "wgmma_%s_n%d_ra", dtypes[c->elem].text, c->columns));
+    else
+        put(e, "    %s(%s, matrix_at(fixed%d_place, i / 4 * %d + i %% 4 * 2),",
+            need(e, "wgmma_%s_n%d", dtypes[c->elem].text, c->columns), number ? "more" : "scores", m->fixed,
+            line_units(c->rows));
     put(e, "        matrix_at(lines%d_place, %sstage * %d + i / 4 * %d + i %% 4 * 2), i);", m->moving,
         cursor(p, m->moving), stage_units(c, m->moving), line_units(c->columns));
 }

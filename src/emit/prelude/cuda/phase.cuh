@@ -347,6 +347,23 @@ INLINE void store_matrices(void *row, unsigned r0, unsigned r1, unsigned r2, uns
 #endif
 }
 
+//@ part load_matrices
+//@ needs tensor_map
+/* Four 8x8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8. */
+INLINE void load_matrices(const void *row, unsigned &r0, unsigned &r1, unsigned &r2, unsigned &r3)
+{
+#ifdef QUERN_EMU
+    const unsigned *mine = (const unsigned *)row, *const *all = (const unsigned *const *)emu_warp_gather(&mine, sizeof(mine));
+    const int lane = threadIdx.x % 32, line = lane / 4, at = lane % 4;
+    r0 = all[line][at], r1 = all[8 + line][at], r2 = all[16 + line][at], r3 = all[24 + line][at];
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)
+                 : "r"(shared_address(row))
+                 : "memory");
+#endif
+}
+
 //@ part roles
 //@ needs tensor_map
 /* How many registers a thread of this warp group may have from here on. */
