@@ -3,7 +3,7 @@
  * once a pass, after what it is computed from; folds that can share a pass do.
  *
  * Exponentials of differences are powers of two, with factors folded into one multiplication; a maximum of x times a factor
- * is that of x, multiplied behind the fold.
+ * is that of x, multiplied behind the fold, also where the factor is known only as the program runs, if it is positive then.
  * SPDX-License-Identifier: MIT
  */
 #include "loops/chained_build.h"
