@@ -510,6 +510,17 @@ static bool check_around(search *w)
 
 /* ---- rooms ---- */
 
+/* Are numbers, truths or draws of scores on their way beside the products? They want the registers that the fixed operand could have. */
+static bool has_company(const chained *c)
+{
+    const tile_block *body = c->loop->regions[0];
+    for (int i = 0; i < body->op_count; i++) {
+        const tile_op *op = body->ops[i];
+        if (op->code == OP_PHILOX || (op->code == OP_LOAD && !is_operand(c, op))) return true;
+    }
+    return false;
+}
+
 static bool lay_out(search *w, const sched_machine *machine)
 {
     chained *c = w->c;
@@ -521,7 +532,8 @@ static bool lay_out(search *w, const sched_machine *machine)
     for (int i = 0; i < c->condition_count; i++)
         c->falls |= !c->conditions[i].limit && (c->conditions[i].compare == OP_LT || c->conditions[i].compare == OP_LE);
     c->beside = MOST_BESIDE;
-    c->held = c->folds && c->groups < 3 && registers + c->operands[c->products[0].fixed].depth / 4 <= MOST_HELD;
+    c->held = c->folds && c->groups < 3 && !has_company(c) &&
+              registers + c->operands[c->products[0].fixed].depth / 4 <= MOST_HELD;
     if (registers > (c->groups > 2 ? MOST_OF_THREE : MOST_REGISTERS))
         return refuse(w, "its scores and sums do not fit into registers");
     for (c->stages = MOST_STAGES; c->stages > 1; c->stages--) {
