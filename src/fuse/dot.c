@@ -441,7 +441,7 @@ static bool lower_all(dot_work *w, fuse_kernel *out, qn_error *error)
     l->k->knobs[KNOB_TURNS] = w->tiles.turns;
     l->k->knobs[KNOB_STAGES] = w->tiles.stages;
     l->k->knobs[KNOB_BLOCKS] = w->tiles.blocks;
-    l->k->fills = size.fed;
+    l->k->fills = size.fed ? 1 : -1;
     begin_split(w, &size);
     const dot_tiles tiles = w->tiles;
     const int64_t parts = w->parts;

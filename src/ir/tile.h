@@ -283,8 +283,8 @@ typedef struct tile_kernel {
     int phase_count;
     bool precise;
     int knobs[KNOB_COUNT]; /* wishes of `tune`, of fusion and of an edited schedule, 0: none; not in the text form */
-    bool
-        fills; /* fusion's wish: other warps read f32 for those that multiply, rounded and turned; not in the text form */
+    signed char fills; /* fusion's wish, not in the text form: 1: other warps read f32 for those that multiply, rounded and turned;
+                          -1: none do; 0: none was said, the author's kernel */
     bool
         few; /* fusion's wish: there are few programs, so each gets as many threads as have something to do; not in the text form */
     bool split_loops; /* the back end's wish: loops over blocks as full blocks and a rest (see passes/split.c) */

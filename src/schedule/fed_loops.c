@@ -124,7 +124,7 @@ static bool find_gathered(fed_work *w, const tile_op *load, value v, int side, v
     if (op->code == OP_SELECT) op = definition(w, op->operands[1]);
     found.rounds = op && op->code == OP_TF32;
     found.along_k = tile_type_of(w->s->kernel, v).elem == DT_F32; /* the warps put it that way */
-    if (found.along_k && !w->s->kernel->fills) return fed_refuse(w, "an operand of other than 16 bits is gathered");
+    if (found.along_k && w->s->kernel->fills <= 0) return fed_refuse(w, "an operand of other than 16 bits is gathered");
     return fed_find_axes(w, &found, side == 0 ? 1 : 0, k) && fed_add_gather(w, &found) &&
            add_operand(w, &found, number);
 }

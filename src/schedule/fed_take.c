@@ -44,7 +44,7 @@ static const tile_op *multiplied_load(const fed_work *w, value v, int side, cons
     const tile_op *op = tile_def(k, v), *mask = op && op->code == OP_SELECT ? op : NULL;
     if (mask) op = fed_is_zero_tile(w, mask->operands[2]) ? tile_def(k, mask->operands[1]) : NULL;
     if (op && op->code == OP_TF32) op = tile_def(k, op->operands[0]);
-    if (!op || op->code != OP_MUL || !k->fills) return NULL;
+    if (!op || op->code != OP_MUL || k->fills <= 0) return NULL;
     for (int i = 0; i < 2; i++) {
         const tile_op *load = tile_def(k, op->operands[i]), *other = tile_def(k, op->operands[1 - i]);
         if (!load || !other || load->code != OP_LOAD || other->code != OP_LOAD || load->attr.access.mask_count)
@@ -73,7 +73,7 @@ const tile_op *fed_taken_load(const fed_work *w, value v, int side)
     if (op->code == OP_SELECT) op = tile_def(k, op->operands[1]);
     bool along = a->kind[a->rank - 1] == INDEX_SLICE && a->result_axis[a->rank - 1] == (side ? 0 : 1);
     bool rounds = op && op->code == OP_TF32 && tile_def(k, op->operands[0]) == load;
-    return rounds && (!along || (k->fills && !fed_array_is_bulk(p))) ? load : NULL;
+    return rounds && k->fills >= 0 && (!along || (k->fills && !fed_array_is_bulk(p))) ? load : NULL;
 }
 
 /* Is every 16 bytes of a line aligned, and inside of the array or outside? */
