@@ -106,6 +106,16 @@ static uint64_t hash_of(const graph_node *n)
     return mix(mix(h, bits), (uint64_t)(uintptr_t)a->storage ^ (uint64_t)a->offset << 1);
 }
 
+/* Kernels that fusion calls have one text for all sizes: what they give tells calls of the same inputs apart. */
+static bool same_kernel(const graph_kernel *a, const graph_kernel *b)
+{
+    if (a->identity != b->identity || a->output_count != b->output_count) return false;
+    for (int i = 0; i < a->output_count; i++)
+        if (a->output_elem[i] != b->output_elem[i] || !shape_same(&a->output_shape[i], &b->output_shape[i]))
+            return false;
+    return true;
+}
+
 static bool same_node(const graph_node *a, const graph_node *b)
 {
     /* What arithmetic does not name is zero. */
@@ -113,7 +123,7 @@ static bool same_node(const graph_node *a, const graph_node *b)
     return a->hash == b->hash && a->code == b->code && a->elem == b->elem && shape_same(&a->shape, &b->shape) &&
            a->input_count == b->input_count &&
            (!a->input_count || !memcmp(a->inputs, b->inputs, sizeof(node) * (size_t)a->input_count)) &&
-           (a->code == GRAPH_KERNEL ? a->attr.kernel->identity == b->attr.kernel->identity
+           (a->code == GRAPH_KERNEL ? same_kernel(a->attr.kernel, b->attr.kernel)
                                     : !memcmp(&a->attr, &b->attr, named_bytes));
 }
 

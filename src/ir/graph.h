@@ -77,7 +77,7 @@ typedef struct graph_kernel {
     node *stands_for; /* ... nodes that it computes, where they are known: their ranges share its time */
     int stands_count;
     int64_t flops;     /* of a call, where fusion knows */
-    uint64_t identity; /* equal for equal kernels with equal constants */
+    uint64_t identity; /* equal for equal kernels with equal constants; outputs may differ */
     /* The gradients of the call's inputs into d_inputs (0: it has none), from those of its outputs (0: zero). NULL: the
      * kernel has no gradient. False: the error is recorded. */
     bool (*gradient)(graph *g, node call, const node *d_outputs, node *d_inputs);

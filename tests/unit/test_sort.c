@@ -224,6 +224,21 @@ TEST(given_with_strides)
     qn_context_close(context);
 }
 
+/* Two selections of one row, two sums by one index: one text, and each as long as it was asked to be. */
+TEST(of_several_lengths)
+{
+    begin();
+    qn_tensor places, longer, x = numbers(QN_F32, QN_SHAPE(5, 300), 30), index = indices(5000, 7, 1);
+    qn_tensor least = qn_topk(x, 2, 1, true, &places), more = qn_topk(x, 3, 1, true, &longer);
+    all_values(qn_concat((qn_tensor[]){least, more}, 2, 1));
+    all_values(qn_concat((qn_tensor[]){places, longer}, 2, 1));
+    qn_tensor ones = qn_ones(tape, QN_F32, QN_SHAPE(5000));
+    qn_tensor few = qn_index_add(qn_zeros(tape, QN_F32, QN_SHAPE(7)), 0, index, ones);
+    qn_tensor many = qn_index_add(qn_zeros(tape, QN_F32, QN_SHAPE(900)), 0, index, ones);
+    all_values(qn_concat((qn_tensor[]){few, many}, 2, 0));
+    tape_close();
+}
+
 /* By kernels in C. */
 TEST(on_a_cpu)
 {
@@ -233,8 +248,9 @@ TEST(on_a_cpu)
     sorting();
     selecting();
     adding();
+    of_several_lengths();
     setenv("QUERN_TEST_DEVICE", "emu", 1);
 }
 
 TEST_MAIN(CASE(sorting), CASE(selecting), CASE(first_of_many_are_selected), CASE(adding), CASE(counting_infinities),
-          CASE(adding_in_place), CASE(given_with_strides), CASE(on_a_cpu))
+          CASE(adding_in_place), CASE(given_with_strides), CASE(of_several_lengths), CASE(on_a_cpu))
