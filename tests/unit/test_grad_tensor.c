@@ -330,6 +330,22 @@ TEST(gradients_of_gradients_through_a_sort)
     }
 }
 
+TEST(gradients_of_gradients_of_a_variable_before_a_checkpoint)
+{
+    double got[4];
+    for (int k = 0; k < 4; k++) {
+        tape_open();
+        qn_tensor x = F32(QN_SHAPE(1), 0.5), d, second;
+        if (k & 1) x = qn_variable(x);
+        qn_tensor before = qn_mul_scalar(x, 2), after = k & 2 ? qn_checkpoint(before) : before;
+        qn_grad(qn_sum(qn_add(qn_sin(before), qn_sin(after)), QN_ALL, false), &x, 1, &d);
+        qn_grad(qn_sum(d, QN_ALL, false), &x, 1, &second);
+        EXPECT(tensor_values(second, &got[k], 1) == 1);
+        EXPECT(fabs(got[k] + 8 * sin(1)) < 1e-5);
+        tape_close();
+    }
+}
+
 static void expect_error(const char *words)
 {
     qn_error error = {0};
@@ -364,4 +380,5 @@ TEST_MAIN(CASE(reductions_and_order), CASE(movement_and_index), CASE(products), 
           CASE(convolutions_and_pools), CASE(convolutions_of_all_ranks), CASE(activations_and_norms),
           CASE(losses_and_products_by_other_names), CASE(variables_of_equal_values_have_gradients_of_their_own),
           CASE(from_several_outputs), CASE(checkpoints_give_the_same_numbers),
-          CASE(gradients_of_gradients_through_a_sort), CASE(wrong_calls))
+          CASE(gradients_of_gradients_through_a_sort), CASE(gradients_of_gradients_of_a_variable_before_a_checkpoint),
+          CASE(wrong_calls))
