@@ -304,8 +304,21 @@ static void count_kernel(planner *p, const cell *c, fuse_kernel *k)
 
 /* ---- the order ---- */
 
-/* Cells in an order of needs; order: room for cell_count. Returns how many are alive. */
-static int order_cells(planner *p, int *order)
+/* The smallest cell of several ops among those that need each other. */
+static int smallest_of_circle(const planner *p, const int *cells, int count)
+{
+    int found = -1;
+    for (int i = 0; i < count; i++) {
+        int nodes = p->cells[cells[i]].g.node_count;
+        if (nodes > 1 && (found < 0 || nodes < p->cells[found].g.node_count)) found = cells[i];
+    }
+    CHECK(found >= 0);
+    return found;
+}
+
+/* Cells in an order of needs; order: room for cell_count. Returns how many are alive; -1: some need each other, of which
+ * *circle is one that may fall apart. */
+static int order_cells(planner *p, int *order, int *circle)
 {
     int count = 0;
     bool *done = ARENA_ARRAY(p->memory, bool, p->cell_count);
@@ -329,7 +342,12 @@ static int order_cells(planner *p, int *order)
             if (!p->is_op[from]) continue;
             int other = p->cell_of[from];
             if (other == at || done[other]) continue;
-            CHECK(!open[other]);
+            if (open[other]) {
+                int from_other = depth - 1;
+                while (stack[from_other] != other) from_other--;
+                *circle = smallest_of_circle(p, stack + from_other, depth - from_other);
+                return -1;
+            }
             open[other] = true;
             stack[depth++] = other;
         }
@@ -367,7 +385,8 @@ static qn_status build_all(planner *p, fuse_plan *plan, int **kernel_of, bool *a
 {
     fuse_kernel *built = NULL;
     int *stamps = NULL; /* of the cells as they were built */
-    int built_count = 0, stamp_count = 0, built_capacity = 0, stamp_capacity = 0;
+    int *order = NULL;
+    int built_count = 0, stamp_count = 0, built_capacity = 0, stamp_capacity = 0, count = 0, circle = -1;
     bool changed = true;
     *again = false;
     while (changed) { /* every cell once; after one fell apart, what is new or has changed */
@@ -397,10 +416,15 @@ static qn_status build_all(planner *p, fuse_plan *plan, int **kernel_of, bool *a
                                                       : "its shape does not fit");
             }
         }
+        if (changed || *again) continue;
+        order = ARENA_ARRAY(p->memory, int, p->cell_count);
+        count = order_cells(p, order, &circle);
+        /* What fell apart computes no copies any more, and reads them from a cell that may have needed it. */
+        changed = count < 0;
+        if (changed) fall_apart(p, circle);
     }
     if (*again) return QN_OK;
     *kernel_of = ARENA_ARRAY(p->memory, int, p->cell_count + 1);
-    int *order = ARENA_ARRAY(p->memory, int, p->cell_count), count = order_cells(p, order);
     plan->kernels = ARENA_ARRAY(p->memory, fuse_kernel, count + 1);
     for (int i = 0; i < count; i++) {
         fuse_kernel *k = &plan->kernels[plan->kernel_count];

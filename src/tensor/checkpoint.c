@@ -27,6 +27,12 @@ static bool is_checkpoint(const graph_node *n)
     return n->code == GRAPH_KEEP && n->attr.index == GRAPH_CHECKPOINT;
 }
 
+/* What a handle names by a node of its own, a variable: a copy beside it would hide it from the next gradient. */
+static bool is_named(const graph_node *n)
+{
+    return n->code == GRAPH_AGAIN && n->attr.index;
+}
+
 recompute *recompute_new(graph *g, const node *order, int count, arena *memory)
 {
     recompute *r = NULL;
@@ -43,7 +49,8 @@ recompute *recompute_new(graph *g, const node *order, int count, arena *memory)
     }
     for (int i = 0; r && i < count; i++) {
         const graph_node *n = &g->nodes[order[i]];
-        if (is_checkpoint(n) || graph_ops[n->code].class == GRAPH_CLASS_LEAF) r->passed[order[i]] = false;
+        bool kept = is_checkpoint(n) || is_named(n) || graph_ops[n->code].class == GRAPH_CLASS_LEAF;
+        if (kept) r->passed[order[i]] = false;
     }
     return r;
 }

@@ -296,6 +296,56 @@ TEST(checkpoints_give_the_same_numbers)
     for (int k = 0; k < 8; k++) EXPECT(got[0][k] == got[1][k]);
 }
 
+/* The curvature of the largest of sums of exponentials: what its kernels compute a second time each, rather than read it,
+ * they still have to get from somewhere when one of them falls apart. */
+static void second_gradient(const char *device, qn_mode mode, bool both, double *out)
+{
+    qn_error error;
+    double data[16];
+    for (int i = 0; i < 16; i++) data[i] = 0.1 * (i * 7 % 16) - 0.7;
+    tape_open();
+    qn_tape_free(tape);
+    if (qn_tape_new(tensor_context, device, &tape, &error)) test_fail(__FILE__, __LINE__, error.message);
+    qn_tape_set_mode(tape, mode);
+    qn_tensor x[2] = {qn_from_memory(tape, data, QN_F64, QN_SHAPE(8, 2)),
+                      qn_from_memory(tape, data, QN_F64, QN_SHAPE(8, 1))};
+    qn_tensor largest = qn_topk(qn_logaddexp(x[0], x[1]), 3, 0, true, NULL), d[2], second[2];
+    qn_grad(qn_sin(qn_mean(largest, QN_ALL, false)), x, 2, d);
+    qn_tensor sum = qn_sum(d[0], QN_ALL, false);
+    if (both) sum = qn_add(sum, qn_sum(d[1], QN_ALL, false));
+    qn_grad(sum, x, 2, second);
+    if (qn_tensor_read(second[0], out, sizeof(data), &error)) test_fail(__FILE__, __LINE__, error.message);
+    tape_close();
+}
+
+TEST(gradients_of_gradients_through_a_sort)
+{
+    for (int both = 0; both < 2; both++) {
+        double truth[16], got[16];
+        second_gradient("ref", QN_EAGER, both, truth);
+        for (int way = 0; way < 2; way++) {
+            second_gradient(way ? "cpu" : "ref", QN_FUSED, both, got);
+            for (int i = 0; i < 16; i++) EXPECT(fabs(got[i] - truth[i]) < 1e-12);
+        }
+    }
+}
+
+TEST(gradients_of_gradients_of_a_variable_before_a_checkpoint)
+{
+    double got[4];
+    for (int k = 0; k < 4; k++) {
+        tape_open();
+        qn_tensor x = F32(QN_SHAPE(1), 0.5), d, second;
+        if (k & 1) x = qn_variable(x);
+        qn_tensor before = qn_mul_scalar(x, 2), after = k & 2 ? qn_checkpoint(before) : before;
+        qn_grad(qn_sum(qn_add(qn_sin(before), qn_sin(after)), QN_ALL, false), &x, 1, &d);
+        qn_grad(qn_sum(d, QN_ALL, false), &x, 1, &second);
+        EXPECT(tensor_values(second, &got[k], 1) == 1);
+        EXPECT(fabs(got[k] + 8 * sin(1)) < 1e-5);
+        tape_close();
+    }
+}
+
 static void expect_error(const char *words)
 {
     qn_error error = {0};
@@ -329,4 +379,6 @@ TEST(wrong_calls)
 TEST_MAIN(CASE(reductions_and_order), CASE(movement_and_index), CASE(products), CASE(layers_and_losses),
           CASE(convolutions_and_pools), CASE(convolutions_of_all_ranks), CASE(activations_and_norms),
           CASE(losses_and_products_by_other_names), CASE(variables_of_equal_values_have_gradients_of_their_own),
-          CASE(from_several_outputs), CASE(checkpoints_give_the_same_numbers), CASE(wrong_calls))
+          CASE(from_several_outputs), CASE(checkpoints_give_the_same_numbers),
+          CASE(gradients_of_gradients_through_a_sort), CASE(gradients_of_gradients_of_a_variable_before_a_checkpoint),
+          CASE(wrong_calls))
