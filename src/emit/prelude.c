@@ -265,7 +265,7 @@ uint64_t prelude_dot_scratch_bytes(int64_t m, int64_t n)
     uint64_t rows = (uint64_t)MINIMUM(m, 264) + 6;
     uint64_t packed = 6 * 64 + 2 * rows * (256 + 16) + 2 * 64 * 128;
     uint64_t tables = 4 * (rows + (uint64_t)n + 2 * 256);
-    uint64_t gathered = 6 * 64 + rows * (256 + 16) + 64 * 256 + tables;
+    uint64_t gathered = 6 * 64 + rows * (256 + 16) + 64 * 256 + 16 + tables;
     uint64_t lines = (rows + 16) * (uint64_t)n + 256 * 16 + (8 + 3) * (uint64_t)n + tables;
     return 8 * (MAXIMUM(MAXIMUM(packed, (uint64_t)n), MAXIMUM(gathered, lines)) + 16);
 }

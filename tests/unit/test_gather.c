@@ -33,6 +33,7 @@ static const convolution cases[] = {
     {1, 2, 6, 4, {29}, {5}, {.stride = {3}, .dilation = {2}, .groups = 2}, true},
     {2, 2, 6, 40, {9, 7}, {4, 5}, {.stride = {3, 2}, .groups = 2}, true}, /* remainders are programs of their own */
     {3, 1, 5, 18, {4, 3, 5}, {3, 3, 3}, {.stride = {2, 2, 2}, .padding = {1, 1, 1}}, true},
+    {2, 1, 64, 6, {5, 4}, {2, 2}, {.padding = {1, 1}}, false}, /* 256 deep: a whole block */
 };
 
 static qn_context *context;
@@ -227,6 +228,30 @@ TEST(other_types)
     compare(&cases[6], QN_F16, 3e-3);
 }
 
+/* A vector of f64 has four lanes there, and a panel eight columns: less than is packed at once. */
+TEST(narrow_vectors)
+{
+#ifdef __x86_64__
+    const char *ours = getenv("QUERN_CC");
+    text compiler = {0};
+    qn_context *wide = context;
+    text_print(&compiler, "%s -march=x86-64-v3", ours ? ours : "cc");
+    char *kept = ours ? strdup(ours) : NULL;
+    setenv("QUERN_CC", text_get(&compiler), 1);
+    EXPECT(!qn_context_open(NULL, &context, &error));
+    compare(&cases[COUNT(cases) - 1], QN_F64, 1e-6);
+    compare(&cases[COUNT(cases) - 1], QN_BF16, 2e-2);
+    qn_context_close(context);
+    context = wide;
+    if (kept)
+        setenv("QUERN_CC", kept, 1);
+    else
+        unsetenv("QUERN_CC");
+    free(kept);
+    text_free(&compiler);
+#endif
+}
+
 TEST(opening)
 {
     EXPECT(!qn_context_open(NULL, &context, &error));
@@ -236,4 +261,4 @@ TEST(closing)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opening), CASE(floats), CASE(other_types), CASE(closing))
+TEST_MAIN(CASE(opening), CASE(floats), CASE(other_types), CASE(narrow_vectors), CASE(closing))

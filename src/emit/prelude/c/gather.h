@@ -458,7 +458,7 @@ OUTLINE void gather_strip_$t(const gather_view *a, const gather_view *b, long to
     enum { WIDE = DOT_$q_COLUMNS, DEEP = DOT_$q_DEEP, MOST = DOT_K * DEEP };
     long pieces = (k + MOST - 1) / MOST, depth = ((k + pieces - 1) / pieces + 15) / 16 * 16, kc;
     $a *edge = ($a *)scratch;
-    $e *panel = ($e *)(edge + DOT_ROWS * WIDE), *rows_a = panel + DOT_K * WIDE;
+    $e *panel = ($e *)(edge + DOT_ROWS * WIDE), *rows_a = panel + DOT_K * WIDE + 16; /* sixteen columns are written where it has fewer */
     gather_table *lines_a = (gather_table *)(rows_a + (m + DOT_ROWS) * DOT_$q_STRIDE), *lines_b = lines_a + m;
     gather_table *depth_a = lines_b + n, *depth_b = depth_a + MOST;
     for (long i = 0; i < DOT_ROWS * DOT_$q_STRIDE; i += DOT_$q_LANES) /* what kernels read beyond the last row */
