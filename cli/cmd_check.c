@@ -45,11 +45,11 @@ static bool file_is_ready(qn_context *context, const char *path, const char *ker
         char name[256];
         const char *words = given->settings.items[i], *value = strchr(words, '=') + 1;
         snprintf(name, sizeof(name), "%.*s", (int)(value - words - 1), words);
-        good = !qn_module_kernel_count(module);
-        for (int k = 0; k < qn_module_kernel_count(module) && !good; k++) {
+        int count = kernel ? 1 : qn_module_kernel_count(module);
+        good = !count;
+        for (int k = 0; k < count && !good; k++) {
             qn_call *call = NULL;
-            const char *candidate = qn_module_kernel_name(module, k);
-            if (kernel && strcmp(kernel, candidate) != 0) continue;
+            const char *candidate = kernel ? kernel : qn_module_kernel_name(module, k); /* as spelled: tf32 f, grad(f) */
             good = qn_call_new(module, candidate, &call, &error) == QN_OK &&
                    qn_call_set_text(call, name, value, &error) == QN_OK;
             qn_call_free(call);

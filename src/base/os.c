@@ -200,18 +200,24 @@ qn_status folder_open(const char *path, qn_error *error)
     return error_set(error, QN_BAD_FILE, "cannot write into %s: %s", path, strerror(errno));
 }
 
+/* A folder may be "executed", too. */
+static bool is_program(const char *path)
+{
+    struct stat about;
+    return access(path, X_OK) == 0 && stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
 bool program_find(const char *name, char *path, size_t path_size)
 {
     if (strchr(name, '/')) {
         snprintf(path, path_size, "%s", name);
-        return access(name, X_OK) == 0;
+        return is_program(name);
     }
     const char *list = getenv("PATH");
     for (const char *p = list ? list : "/usr/local/bin:/usr/bin:/bin"; *p;) {
         size_t length = strcspn(p, ":");
         snprintf(path, path_size, "%.*s/%s", (int)length, p, name);
-        struct stat about;
-        if (length && access(path, X_OK) == 0 && stat(path, &about) == 0 && S_ISREG(about.st_mode)) return true;
+        if (length && is_program(path)) return true;
         p += length + (p[length] == ':');
     }
     return false;

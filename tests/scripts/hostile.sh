@@ -229,6 +229,17 @@ else
 fi
 holds "... and nothing is left beside them" not sh -c 'ls ./*.part outputs/*.part 2>/dev/null | grep .'
 
+# A folder whose name a compiler takes for an option, and a compiler that is a folder.
+holds "the cache may be called -q" env QUERN_CACHE=-q "$quern" run k.qn --set n=3 --device cpu
+mkdir -p tools
+holds "a folder is no compiler" env QUERN_CC=./tools "$quern" run k.qn --set n=3 --device cpu --no-cache
+
+# A point of a sweep that no memory holds fails by itself.
+echo 'tensor f(float x[n]) { return x * 2 + 1; } bench b (n = 64) { f }' >sweep.qn
+"$quern" bench sweep.qn --sweep 'n=1..9223372036854775807*2^62' --seconds 0.01 --device cpu >out 2>err
+code=$?
+holds "a sweep to 2^62 fails in words, not with $code" test "$code" = 1
+
 # A compiler that hangs.
 printf '#!/bin/sh\ncase "$*" in *--version*) echo slowcc 1.0; exit;; esac\nsleep 60 &\nsleep 60\n' >slowcc
 chmod +x slowcc

@@ -78,6 +78,9 @@ try 0 run file.qn copy --set "n = 5" --device CPU
 says out "y: f32[5]"
 try 0 check file.qn copy --device=Cpu
 says out "cases on ref, cpu"
+for name in "tf32 twice" "fma twice"; do
+    try 0 check file.qn "$name" --set n=4 --device ref --no-emu
+done
 try 0 show file.qn copy --stage cuda --arch sm90 --set n=64
 export QUERN_CACHE_LIMIT=lots QUERN_COMPILE_LIMIT=5s
 try 0 run file.qn copy --set n=4

@@ -80,13 +80,19 @@ static bool make_private(char folder[3072])
     return mkdtemp(folder) != NULL;
 }
 
+/* A compiler takes a relative name that begins so for an option. */
+static const char *before(const char *folder)
+{
+    return *folder == '-' ? "./" : "";
+}
+
 static bool standard_folder(char *folder, size_t size)
 {
     const char *own = environment_get("QUERN_CACHE"), *base = environment_get("XDG_CACHE_HOME");
     const char *home = environment_get("HOME");
-    int length = own    ? snprintf(folder, size, "%s", own)
-                 : base ? snprintf(folder, size, "%s/quern", base)
-                 : home ? snprintf(folder, size, "%s/.cache/quern", home)
+    int length = own    ? snprintf(folder, size, "%s%s", before(own), own)
+                 : base ? snprintf(folder, size, "%s%s/quern", before(base), base)
+                 : home ? snprintf(folder, size, "%s%s/.cache/quern", before(home), home)
                         : -1;
     return length > 0 && (size_t)length < size;
 }
@@ -110,7 +116,7 @@ static int64_t limit_from_environment(void)
 bool cache_place(const char *folder, char *out, size_t size)
 {
     if (!folder) return standard_folder(out, size);
-    int length = snprintf(out, size, "%s", folder);
+    int length = snprintf(out, size, "%s%s", before(folder), folder);
     return length > 0 && (size_t)length < size;
 }
 
