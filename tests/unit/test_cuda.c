@@ -523,6 +523,46 @@ TEST(a_step_that_repeats_is_one_call)
     qn_context_close(context);
 }
 
+/* A function that is launched here and on another stream in turn, on other arrays there: what is recorded of the launches here
+ * has the arrays of here. */
+TEST(a_recording_has_the_addresses_of_its_own_stream)
+{
+    enum { N = 64, STEPS = 40 };
+    fake_reset();
+    const int64_t n = N;
+    float numbers[N] = {0}, out[N];
+    qn_context *context = open_context();
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    qn_stream *other = NULL;
+    qn_buffer *x[2] = {NULL}, *y[2] = {NULL};
+    OK(qn_module_load_text(context, "more.qn", "tensor more(float x[n]) { return x + 1; }\n", &module, &error));
+    OK(qn_call_new(module, "more", &call, &error));
+    OK(qn_stream_new(context, "cuda", &other, &error));
+    for (int i = 0; i < 2; i++) {
+        OK(qn_buffer_new_on(context, "cuda", sizeof(numbers), &x[i], &error));
+        OK(qn_buffer_new_on(context, "cuda", sizeof(numbers), &y[i], &error));
+    }
+    int wrong = 0;
+    for (int step = 0; step < STEPS; step++) {
+        int side = step % 2;
+        for (int i = 0; i < N; i++) numbers[i] = (float)(step * N + i);
+        OK(qn_buffer_write(x[side], 0, numbers, sizeof(numbers), NULL, &error));
+        OK(qn_call_set_buffer(call, "x", x[side], 0, QN_F32, 1, &n, NULL, &error));
+        OK(qn_call_set_buffer(call, "result0", y[side], 0, QN_F32, 1, &n, NULL, &error));
+        OK(side ? qn_call_launch(call, other, &error) : qn_call_run(call, "cuda", &error));
+        if (side) OK(qn_stream_wait(other, &error));
+        OK(qn_buffer_read(y[side], 0, out, sizeof(out), NULL, &error));
+        for (int i = 0; i < N; i++) wrong += out[i] != numbers[i] + 1;
+    }
+    EXPECT(!wrong);
+    for (int i = 0; i < 2; i++) qn_buffer_release(x[i]), qn_buffer_release(y[i]);
+    qn_stream_free(other);
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
 typedef struct thread_work {
     qn_module *module;
     float factor;
@@ -579,4 +619,4 @@ TEST(close_fake)
 TEST_MAIN(CASE(open_fake), CASE(tensor_maps_follow_their_arrays), CASE(why_there_is_none),
           CASE(nothing_is_opened_before_it_is_asked_for), CASE(two_devices), CASE(out_of_memory), CASE(faults),
           CASE(damaged_binary), CASE(too_much_shared_memory), CASE(own_context), CASE(a_launch_is_one_call),
-          CASE(a_step_that_repeats_is_one_call), CASE(several_threads), CASE(close_fake))
+          CASE(a_step_that_repeats_is_one_call), CASE(a_recording_has_the_addresses_of_its_own_stream), CASE(several_threads), CASE(close_fake))
