@@ -97,8 +97,7 @@ bool plan_again_run(plan *p, qn_context *context, int slot, const device_stream 
     const device_slot *s = &context->slots[slot];
     const driver_streams *streams = s->driver->streams;
     if (!streams || !p->step_count) return false;
-    bool alone =
-        stream || context->counter || context->log & LOG_LAUNCH || context->one_by_one || record_is_on();
+    bool alone = stream || context->counter || context->log & LOG_LAUNCH || context->one_by_one || record_is_on();
     note(p, s->driver, bases, alone);
     if (alone) return false;
     if (p->again->repeats == REPEATS) make_recording(p, context, slot);
