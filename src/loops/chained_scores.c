@@ -256,16 +256,16 @@ static void keep(chained_builder *b, value v, int where)
     chained_add(b, LOOP_KEEP, NULL, where, 0)->operand = v;
 }
 
-/* One pass: folds, and perhaps the weights. */
+/* One pass: folds, and perhaps the weights. scaled: what is folded is multiplied with its scalar first. */
 static void add_one_pass(chained_builder *b, const tile_op *const *folds, const loop_element *const *elements,
-                         int count, bool weights)
+                         int count, bool scaled, bool weights)
 {
     value own = b->c->sums[0].weights;
     chained_begin_pass(b);
     loop_node **behind = chained_open(b, chained_add(b, LOOP_PASS, NULL, 0, 0));
     for (int i = 0; i < count; i++) {
         chained_need(b, elements[i]->x);
-        chained_add(b, LOOP_FOLD, folds[i], 0, 0)->element = elements[i];
+        chained_add(b, LOOP_FOLD, folds[i], scaled, 0)->element = elements[i];
     }
     if (weights) {
         chained_need(b, own);
@@ -274,17 +274,17 @@ static void add_one_pass(chained_builder *b, const tile_op *const *folds, const 
     chained_close(b, behind);
 }
 
-/* The maximum of x times a scalar is that of x, times the scalar behind the fold, where that is positive. (Not where masks are
+/* The maximum of x times a scalar is that of x, times the scalar behind the fold, where that is positive. Constant factors stay
+ * behind it either way, whether they were multiplied before the scalar or after it. (Not where masks are
  * tested: both arms have the same tests, and the compiler would keep what each of them says in registers.) */
 static void add_scaled_pass(chained_builder *b, const tile_op *fold, const loop_element *element)
 {
-    const loop_element *whole = folded_element(b, fold, false);
     loop_node *n = chained_add(b, LOOP_IF, NULL, 0, 0);
     n->operand = element->scalar;
     loop_node **behind = chained_open(b, n);
-    add_one_pass(b, &fold, &element, 1, false);
+    add_one_pass(b, &fold, &element, 1, false, false);
     b->tail = &n->other;
-    add_one_pass(b, &fold, &whole, 1, false);
+    add_one_pass(b, &fold, &element, 1, true, false);
     chained_close(b, behind);
 }
 
@@ -306,7 +306,7 @@ static void add_pass(chained_builder *b, int from, bool *weights_done)
     if (count == 1 && elements[0]->scalar)
         add_scaled_pass(b, folds[0], elements[0]);
     else
-        add_one_pass(b, folds, elements, count, weights);
+        add_one_pass(b, folds, elements, count, false, weights);
     *weights_done |= weights;
     for (int i = 0; i < count; i++) {
         value v = folds[i]->results[0];

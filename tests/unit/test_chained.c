@@ -145,6 +145,8 @@ TEST(any_scalar_factor_and_order)
         {LAGGING, "maximum", 0, 100, 200, 64, 6, false, {64, 32}},
         {LAGGING, "sums", 0, 100, 200, 64, 1, false, {64, 32}},
         {LAGGING, "one", 0, 100, 200, 64, 2, false, {64, 32}},
+        {LAGGING, "factors", 0, 100, 200, 64, 2, false, {64, 32}},
+        {LAGGING, "factors", 0, 100, 200, 64, -2, false, {64, 32}},
     };
     for (int i = 0; i < COUNT(works); i++) compare(&works[i]);
 }

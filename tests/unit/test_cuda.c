@@ -468,60 +468,7 @@ TEST(a_launch_is_one_call)
     qn_context_close(context);
 }
 
-/* Steps that find their memory where it was start a recording of what they launch, which knows its kernels' names; where memory
- * lies elsewhere they launch again, and numbers are right either way. */
-TEST(a_step_that_repeats_is_one_call)
-{
-    enum { N = 64, STEPS = 40 };
-    fake_reset();
-    float numbers[N], out[N];
-    for (int i = 0; i < N; i++) numbers[i] = (float)i;
-    qn_context *context = open_context();
-    qn_tape *tape = NULL;
-    OK(qn_tape_new(context, "cuda", &tape, &error));
-    qn_tensor x = qn_from_memory(tape, numbers, QN_F32, QN_SHAPE(N)), kept = QN_NONE;
-    int64_t launches = 0, replays = 0;
-    for (int step = 0; step < 2 * STEPS; step++) {
-        if (step == STEPS / 2 || step == 3 * STEPS / 2) {
-            launches = fake_count("cuLaunchKernelEx");
-            replays = fake_count("cuGraphLaunch");
-        }
-        if (step == STEPS) { /* all since the half were replays; and now a result stays where the next one was to lie */
-            EXPECT(fake_count("cuLaunchKernelEx") == launches);
-            EXPECT(fake_count("cuGraphLaunch") == replays + STEPS / 2);
-            for (int i = 0; i < N; i++) numbers[i] = (float)(2 * i);
-            OK(qn_tensor_write(x, numbers, sizeof(numbers), &error));
-            launches = fake_count("cuLaunchKernelEx");
-            kept = qn_add_scalar(x, 1);
-            OK(qn_eval(tape, &kept, 1, &error));
-            EXPECT(fake_count("cuLaunchKernelEx") == launches + 1);
-        }
-        qn_scope_begin(tape);
-        qn_tensor y = qn_add_scalar(qn_mul(x, x), 1), order = qn_flip(qn_cumsum(y, 0), QN_AXES(0));
-        qn_tensor results[] = {y, order};
-        OK(qn_eval(tape, results, 2, &error));
-        if (step % 7 == 0 || step == STEPS + 1) {
-            OK(qn_tensor_read(y, out, sizeof(out), &error));
-            int wrong = 0;
-            for (int i = 0; i < N; i++) wrong += out[i] != numbers[i] * numbers[i] + 1;
-            EXPECT(!wrong);
-        }
-        qn_scope_end(tape);
-    }
-    EXPECT(fake_count("cuLaunchKernelEx") == launches && fake_count("cuGraphLaunch") == replays + STEPS / 2);
-    OK(qn_tensor_read(kept, out, sizeof(out), &error));
-    EXPECT(out[3] == 7);
-    fake_order("cuStreamSynchronize", CUDA_MISALIGNED_ADDRESS, 0);
-    qn_scope_begin(tape);
-    qn_tensor y = qn_add_scalar(qn_mul(x, x), 1), order = qn_flip(qn_cumsum(y, 0), QN_AXES(0));
-    OK(qn_eval(tape, (qn_tensor[]){y, order}, 2, &error));
-    EXPECT(qn_tensor_read(y, out, sizeof(out), &error) != QN_OK && strstr(error.message, "`") &&
-           strstr(error.message, "misaligned"));
-    EXPECT(!strstr(error.message, "(a graph)"));
-    qn_scope_end(tape);
-    qn_tape_free(tape);
-    qn_context_close(context);
-}
+#include "recordings.h"
 
 typedef struct thread_work {
     qn_module *module;
@@ -579,4 +526,5 @@ TEST(close_fake)
 TEST_MAIN(CASE(open_fake), CASE(tensor_maps_follow_their_arrays), CASE(why_there_is_none),
           CASE(nothing_is_opened_before_it_is_asked_for), CASE(two_devices), CASE(out_of_memory), CASE(faults),
           CASE(damaged_binary), CASE(too_much_shared_memory), CASE(own_context), CASE(a_launch_is_one_call),
-          CASE(a_step_that_repeats_is_one_call), CASE(several_threads), CASE(close_fake))
+          CASE(a_step_that_repeats_is_one_call), CASE(a_recording_has_the_addresses_of_its_own_stream),
+          CASE(several_threads), CASE(close_fake))

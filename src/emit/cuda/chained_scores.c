@@ -327,6 +327,7 @@ void chained_print_fold(chained_printer *p, const loop_node *n)
     emitter *e = p->e;
     const char *name = arena_print(e->memory, "%s_parts[h][x %% 2]", emit_name(e, n->op->results[0]));
     const char *mask = mask_text(p, n->element->conditions), *element = chained_element(p, n->element->x);
+    if (n->number[0]) element = arena_print(e->memory, "(%s * %s)", element, emit_name(e, n->element->scalar));
     if (mask) element = arena_print(e->memory, "(%s ? %s : %s)", mask, element, float_text(e, -INFINITY));
     put(e, "%s = %s;", name, cuda_fold_step(e, n->op->attr.fold, DT_F32, name, element));
 }

@@ -300,7 +300,7 @@ qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream
                    const int64_t *ranges, qn_error *error)
 {
     qn_status status;
-    if (!stream && plan_again_run(p, context, slot, bases, &status, error)) return status;
+    if (plan_again_run(p, context, slot, stream, bases, &status, error)) return status;
     for (int i = 0; i < p->step_count; i++) {
         step_address(&p->steps[i], bases);
         int64_t start = context->log & LOG_LAUNCH ? clock_now_ns() : 0;

@@ -27,23 +27,36 @@ void plan_again_free(plan_again *a, const driver *d)
     heap_free(a);
 }
 
-/* As many of the last runs as `repeats` had these addresses. */
-static void note(plan *p, const driver *d, char *const *bases)
+/* As many of the last runs as `repeats` had these addresses. `alone`: a run that is never replayed is none of them, but one that
+ * moves the steps elsewhere may give back what a recording of them holds. */
+static void note(plan *p, const driver *d, char *const *bases, bool alone)
 {
     plan_again *a = p->again;
     size_t bytes = sizeof(char *) * (size_t)(1 + p->buffer_count + p->result_count);
+    if (!a && alone) return;
     if (!a) {
         a = p->again = heap_new(sizeof(*a));
         a->bases = heap_new(bytes);
     }
     if (!memcmp(a->bases, bases, bytes)) {
-        if (a->repeats <= REPEATS) a->repeats++;
+        if (a->repeats <= REPEATS && !alone) a->repeats++;
         return;
     }
     memcpy(a->bases, bases, bytes);
     a->repeats = 0;
     if (a->graph) d->streams->graph_close(a->graph);
     a->graph = NULL;
+}
+
+/* The addresses that were noted, for all steps: those behind one that failed never had them. */
+static qn_status prepare_steps(const plan *p, qn_context *context, int slot)
+{
+    qn_error unread;
+    for (int i = 0; i < p->step_count; i++) {
+        step_address(&p->steps[i], p->again->bases);
+        QN_TRY(step_prepare(&p->steps[i], context, slot, &unread));
+    }
+    return QN_OK;
 }
 
 static qn_status record_steps(const plan *p, qn_context *context, int slot, device_stream *stream, device_graph **out)
@@ -69,7 +82,8 @@ static void make_recording(const plan *p, qn_context *context, int slot)
     const device_slot *s = &context->slots[slot];
     device_stream *stream = NULL;
     qn_error unread;
-    if (a->recordings++ >= MOST_RECORDINGS || s->driver->streams->open(s->device, &stream, &unread) != QN_OK) return;
+    if (a->recordings++ >= MOST_RECORDINGS || prepare_steps(p, context, slot) != QN_OK) return;
+    if (s->driver->streams->open(s->device, &stream, &unread) != QN_OK) return;
     if (record_steps(p, context, slot, stream, &a->graph) != QN_OK) {
         a->graph = NULL;
         a->recordings = MOST_RECORDINGS;
@@ -77,14 +91,15 @@ static void make_recording(const plan *p, qn_context *context, int slot)
     s->driver->streams->close(stream);
 }
 
-bool plan_again_run(plan *p, qn_context *context, int slot, char *const *bases, qn_status *status, qn_error *error)
+bool plan_again_run(plan *p, qn_context *context, int slot, const device_stream *stream, char *const *bases,
+                    qn_status *status, qn_error *error)
 {
     const device_slot *s = &context->slots[slot];
     const driver_streams *streams = s->driver->streams;
-    bool alone = !streams || !p->step_count || context->counter || context->log & LOG_LAUNCH || context->one_by_one ||
-                 record_is_on();
+    if (!streams || !p->step_count) return false;
+    bool alone = stream || context->counter || context->log & LOG_LAUNCH || context->one_by_one || record_is_on();
+    note(p, s->driver, bases, alone);
     if (alone) return false;
-    note(p, s->driver, bases);
     if (p->again->repeats == REPEATS) make_recording(p, context, slot);
     if (!p->again->graph) return false;
     *status = streams->replay(p->again->graph, NULL, error);

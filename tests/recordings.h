@@ -1,0 +1,97 @@
+/*
+ * Evaluations that repeat themselves on the `cuda` device, with the fake driver: what is recorded of them, and for which
+ * addresses. A part of test_cuda.c, which has what it stands on.
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef QUERN_TESTS_RECORDINGS_H
+#define QUERN_TESTS_RECORDINGS_H
+
+/* Steps that find their memory where it was start a recording of what they launch, which knows its kernels' names; where memory
+ * lies elsewhere they launch again, and numbers are right either way. */
+TEST(a_step_that_repeats_is_one_call)
+{
+    enum { N = 64, STEPS = 40 };
+    fake_reset();
+    float numbers[N], out[N];
+    for (int i = 0; i < N; i++) numbers[i] = (float)i;
+    qn_context *context = open_context();
+    qn_tape *tape = NULL;
+    OK(qn_tape_new(context, "cuda", &tape, &error));
+    qn_tensor x = qn_from_memory(tape, numbers, QN_F32, QN_SHAPE(N)), kept = QN_NONE;
+    int64_t launches = 0, replays = 0;
+    for (int step = 0; step < 2 * STEPS; step++) {
+        if (step == STEPS / 2 || step == 3 * STEPS / 2) {
+            launches = fake_count("cuLaunchKernelEx");
+            replays = fake_count("cuGraphLaunch");
+        }
+        if (step == STEPS) { /* all since the half were replays; and now a result stays where the next one was to lie */
+            EXPECT(fake_count("cuLaunchKernelEx") == launches);
+            EXPECT(fake_count("cuGraphLaunch") == replays + STEPS / 2);
+            for (int i = 0; i < N; i++) numbers[i] = (float)(2 * i);
+            OK(qn_tensor_write(x, numbers, sizeof(numbers), &error));
+            launches = fake_count("cuLaunchKernelEx");
+            kept = qn_add_scalar(x, 1);
+            OK(qn_eval(tape, &kept, 1, &error));
+            EXPECT(fake_count("cuLaunchKernelEx") == launches + 1);
+        }
+        qn_scope_begin(tape);
+        qn_tensor y = qn_add_scalar(qn_mul(x, x), 1), order = qn_flip(qn_cumsum(y, 0), QN_AXES(0));
+        qn_tensor results[] = {y, order};
+        OK(qn_eval(tape, results, 2, &error));
+        if (step % 7 == 0 || step == STEPS + 1) {
+            OK(qn_tensor_read(y, out, sizeof(out), &error));
+            int wrong = 0;
+            for (int i = 0; i < N; i++) wrong += out[i] != numbers[i] * numbers[i] + 1;
+            EXPECT(!wrong);
+        }
+        qn_scope_end(tape);
+    }
+    EXPECT(fake_count("cuLaunchKernelEx") == launches && fake_count("cuGraphLaunch") == replays + STEPS / 2);
+    OK(qn_tensor_read(kept, out, sizeof(out), &error));
+    EXPECT(out[3] == 7);
+    fake_order("cuStreamSynchronize", CUDA_MISALIGNED_ADDRESS, 0);
+    qn_scope_begin(tape);
+    qn_tensor y = qn_add_scalar(qn_mul(x, x), 1), order = qn_flip(qn_cumsum(y, 0), QN_AXES(0));
+    OK(qn_eval(tape, (qn_tensor[]){y, order}, 2, &error));
+    EXPECT(qn_tensor_read(y, out, sizeof(out), &error) != QN_OK && strstr(error.message, "`") &&
+           strstr(error.message, "misaligned"));
+    EXPECT(!strstr(error.message, "(a graph)"));
+    qn_scope_end(tape);
+    qn_tape_free(tape);
+    qn_context_close(context);
+}
+
+/* A function that runs here and, on other arrays, on another stream in turn: a recording has the arrays of here. */
+TEST(a_recording_has_the_addresses_of_its_own_stream)
+{
+    fake_reset();
+    const int64_t n = 1;
+    qn_context *context = open_context();
+    qn_module *module = NULL;
+    qn_call *call = NULL;
+    qn_stream *other = NULL;
+    qn_buffer *x[2] = {NULL}, *y[2] = {NULL};
+    OK(qn_module_load_text(context, "more.qn", "tensor more(float x[n]) { return x + 1; }\n", &module, &error));
+    OK(qn_call_new(module, "more", &call, &error));
+    OK(qn_stream_new(context, "cuda", &other, &error));
+    for (int i = 0; i < 4; i++)
+        OK(qn_buffer_new_on(context, "cuda", sizeof(float), i / 2 ? &y[i % 2] : &x[i % 2], &error));
+    for (int step = 0; step < 40; step++) {
+        float number = (float)step, out;
+        int side = step % 2;
+        OK(qn_buffer_write(x[side], 0, &number, sizeof(number), NULL, &error));
+        OK(qn_call_set_buffer(call, "x", x[side], 0, QN_F32, 1, &n, NULL, &error));
+        OK(qn_call_set_buffer(call, "result0", y[side], 0, QN_F32, 1, &n, NULL, &error));
+        OK(side ? qn_call_launch(call, other, &error) : qn_call_run(call, "cuda", &error));
+        if (side) OK(qn_stream_wait(other, &error));
+        OK(qn_buffer_read(y[side], 0, &out, sizeof(out), NULL, &error));
+        EXPECT(out == number + 1);
+    }
+    for (int i = 0; i < 4; i++) qn_buffer_release(i / 2 ? y[i % 2] : x[i % 2]);
+    qn_stream_free(other);
+    qn_call_free(call);
+    qn_module_free(module);
+    qn_context_close(context);
+}
+
+#endif
