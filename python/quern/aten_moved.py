@@ -362,4 +362,6 @@ def scatter_value(w, x, axis, index, value):
     line = ", ".join(w.extent(n) if k == axis else "1" for k, n in enumerate(shape))
     position = f"expand(reshape(iota({w.extent(shape[axis])}), {line}), {w.extents(shape)})"
     hit = f"({position} == expand({w.cast(w.text(index), w.dtype(index), torch.int64)}, {w.extents(shape)}))"
+    if isinstance(value, torch.fx.Node) and w.rank(value) and not same(w.shape(value), given):
+        raise Unsupported("a scatter from a part of its source")  # torch reads where the index has elements, and no further
     return f"where({hit}, {w.operand(value, w.out.dtype, shape)}, {w.text(x)})"

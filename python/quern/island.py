@@ -207,6 +207,8 @@ class Island:
         self.nodes = nodes
         self.input_values = [x.meta["val"] for x in inputs]
         self.result_values = [x.meta["val"] for x in results]
+        if len(inputs) + len(results) > MOST_VALUES or len(results) > MOST_RESULTS:  # of one operator, which nobody can cut
+            raise Unsupported(f"{len(inputs)} inputs and {len(results)} results")
         w = Writer(limit)
         for x in inputs:
             w.take(x)

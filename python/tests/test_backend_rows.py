@@ -193,6 +193,22 @@ class Rows(unittest.TestCase):
             with self.subTest(dtype=dtype):
                 self.check(lambda x, y: [torch.zeros_like(y) * 1.5 + 0.25, x.sum() * 2 + 1, y * 0.3 + 1], [torch.ones(3, dtype=dtype), torch.tensor(1.0, dtype=dtype)], 1e-6)
 
+    def test_a_scatter_from_a_part_of_its_source(self):
+        """torch reads the source where the index has elements; it may be larger."""
+        x, y, _ = self.inputs()
+        for axis, extents in ((0, (1, 7)), (1, (5, 1))):
+            index = torch.arange(7).view(extents) % 4 if axis == 0 else torch.arange(5).view(extents)
+            for source in (y, y[: extents[0], : extents[1]]):
+                for function in (lambda x, i, s: x.scatter(axis, i, s) * 2, lambda x, i, s: x.scatter_add(axis, i, s) * 2):
+                    torch.testing.assert_close(compiled(function, smallest_island=1)(x, index, source), function(x, index, source))
+
+    def test_more_values_than_a_function_has(self):
+        """One operator of many tensors cannot be cut: it is torch's, with the reason."""
+        many = [torch.full((3,), float(k)) for k in range(70)]
+        found, reports = reports_of(lambda *xs: torch.stack(xs), *many, smallest_island=1)
+        torch.testing.assert_close(found, torch.stack(many))
+        self.assertIn("70 inputs and 1 results", [reason for report in reports for _, reason in report.kept])
+
     def test_gradients_of_convolutions(self):
         """By data, weights and bias, each alone too; of every rank, strided, dilated, in groups, transposed, with channels last."""
         functional, last = torch.nn.functional, torch.channels_last
