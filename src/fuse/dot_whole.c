@@ -269,7 +269,8 @@ void dot_choose_whole(dot_work *w)
     order_sparse(w);
     unsigned classes[COUNT(w->classes)];
     memcpy(classes, w->classes, sizeof(classes));
-    bool thin = keep_joined(w, CLASS_ROWS, 8) | keep_joined(w, CLASS_COLUMNS, 32);
+    bool thin_rows = keep_joined(w, CLASS_ROWS, 8), thin_columns = keep_joined(w, CLASS_COLUMNS, 32);
+    bool thin = thin_rows || thin_columns;
     if (thin) memcpy(w->classes, classes, sizeof(classes));
     dot_begin_lowering(w);
     w->whole = others_are_slices(w, thin);

@@ -246,6 +246,13 @@ static void part_axes(loop *p, node fold)
     }
 }
 
+/* Both are tried, whatever the first one found. */
+static bool move_maps(loop *p)
+{
+    bool pushed = push_maps(p), pulled = pull_maps(p);
+    return pushed || pulled;
+}
+
 /* Maps of everything that has one; false: an axis has to be cut first. */
 bool loop_spread_maps(loop *p)
 {
@@ -256,7 +263,7 @@ bool loop_spread_maps(loop *p)
     give_map(p, loop_local(p, root), &identity);
     part_axes(p, fold);
     do {
-        while (push_maps(p) | pull_maps(p))
+        while (move_maps(p))
             if (p->t->cut_axis >= 0) return false;
     } while (p->t->cut_axis < 0 && (guess_maps(p) || guess_beside_chains(p)));
     return p->t->cut_axis < 0;

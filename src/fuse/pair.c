@@ -31,7 +31,7 @@ static int sum_of_mean(const term *terms, int mean, int x)
 bool loop_find_pair(const loop *p, int fold, loop_pair *out)
 {
     const term *terms = p->t->terms, *x = &terms[fold];
-    *out = (loop_pair){PAIR_NONE};
+    *out = (loop_pair){.kind = PAIR_NONE};
     if (p->b->options->mode != FUSE_FUSED || x->kind != TERM_FOLD || x->scan || x->fold != FOLD_SUM) return false;
     const term *inside = &terms[x->inputs[0]];
     bool squares = is_op(inside, OP_MUL) && inside->inputs[0] == inside->inputs[1], power = is_op(inside, OP_EXP);

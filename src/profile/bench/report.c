@@ -77,7 +77,7 @@ enum { BASELINE_COLUMN = 8 };
 /* What makes the numbers of this table less certain. */
 static void remark_times(const bench *b, text *out)
 {
-    int open = 0, outliers = 0, samples = 0, peaks = 0, first = 0;
+    int open = 0, outliers = 0, samples = 0, peaks = 0;
     double low = INFINITY, high = 0;
     for (int i = 0; i < b->variant_count; i++) {
         const qn_bench_time *t = &b->variants[i].arm.time;
@@ -86,7 +86,6 @@ static void remark_times(const bench *b, text *out)
         outliers += t->severe_outliers;
         samples += t->sample_count;
         peaks += t->two_peaks;
-        first += t->first_was_slow;
         low = fmin(low, t->clock_low_mhz);
         high = fmax(high, t->clock_high_mhz);
     }
