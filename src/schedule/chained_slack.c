@@ -7,12 +7,13 @@
  * there are two such d, that of the step before and the new one; what the loop carries must change by the new one as it came
  * in by the old one. If no store changes, the maximum may stay until a step exceeds it by CHAINED_SLACK, and with it all that
  * would be scaled anew at each small rise: the results are the same but for rounding, and numbers at most e^CHAINED_SLACK times
- * as large. Nothing recognises a softmax.
+ * as large. What is rounded to a type whose numbers end early has to be known to leave room for that. Nothing recognises a softmax.
  * SPDX-License-Identifier: MIT
  */
 #include "schedule/chained.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { BEFORE, NOW, TIMES };
@@ -72,8 +73,50 @@ static change change_of_choice(const chained *c, const tile_op *op, const change
     return same(&x[1], &x[2]) ? x[1] : unknown;
 }
 
+/* What no element of a value exceeds while the maximum does not lag; infinity: not known. */
+static double bound_of(const chained *c, value v, value maximum, int depth)
+{
+    enum { MOST_DEPTH = 16 };
+    const tile_op *op = tile_def(c->kernel, v);
+    number n;
+    if (tile_is_constant(c->kernel, v, &n))
+        return dtype_is_float(tile_type_of(c->kernel, v).elem) ? fabs(n.f) : INFINITY;
+    if (!op || depth == MOST_DEPTH) return INFINITY;
+    switch (op->code) {
+    case OP_BROADCAST:
+    case OP_RESHAPE:
+    case OP_PERMUTE:
+    case OP_CONVERT: return bound_of(c, op->operands[0], maximum, depth + 1);
+    case OP_SELECT:
+        return fmax(bound_of(c, op->operands[1], maximum, depth + 1), bound_of(c, op->operands[2], maximum, depth + 1));
+    case OP_MUL: {
+        double bound = bound_of(c, op->operands[0], maximum, depth + 1);
+        return isfinite(bound) ? bound * bound_of(c, op->operands[1], maximum, depth + 1) : bound;
+    }
+    case OP_EXP: { /* of a score less the maximum of all so far */
+        const tile_op *less = tile_def(c->kernel, op->operands[0]);
+        if (!less || less->code != OP_SUB) return INFINITY;
+        const tile_op *from = tile_def(c->kernel, less->operands[1]);
+        value below = less->operands[1];
+        for (; from && from->code == OP_BROADCAST; from = tile_def(c->kernel, below)) below = from->operands[0];
+        return below == maximum ? 1 : INFINITY;
+    }
+    default: return INFINITY;
+    }
+}
+
+/* Is there room in the type of a converted value for what a maximum that lags adds to it? */
+static bool has_room(const chained *c, const tile_op *convert, const change *x, value maximum)
+{
+    dtype elem = tile_type_of(c->kernel, convert->results[0]).elem;
+    double most = elem == DT_F16 ? 65504 : elem == DT_F8E4M3 ? 448 : INFINITY;
+    int powers = abs(x->powers[BEFORE]) + abs(x->powers[NOW]);
+    if (!powers || !isfinite(most)) return true;
+    return bound_of(c, convert->operands[0], maximum, 0) * exp(CHAINED_SLACK * powers) <= most;
+}
+
 /* How the result changes when the operands do. */
-static change change_of(const chained *c, const tile_op *op, const change *x)
+static change change_of(const chained *c, const tile_op *op, const change *x, value maximum)
 {
     bool changes = false, shifted = false;
     for (int i = 0; i < op->operand_count; i++) {
@@ -86,7 +129,9 @@ static change change_of(const chained *c, const tile_op *op, const change *x)
     case OP_BROADCAST:
     case OP_RESHAPE:
     case OP_PERMUTE: return x[0];
-    case OP_CONVERT: return shifted || !dtype_is_float(tile_type_of(c->kernel, op->results[0]).elem) ? unknown : x[0];
+    case OP_CONVERT:
+        if (shifted || !dtype_is_float(tile_type_of(c->kernel, op->results[0]).elem)) return unknown;
+        return has_room(c, op, x, maximum) ? x[0] : unknown;
     case OP_ADD: return change_of_sum(x, 1);
     case OP_SUB: return change_of_sum(x, -1);
     case OP_MUL: return shifted ? unknown : combined(x[0].powers, x[1].powers, 1, true);
@@ -103,12 +148,12 @@ static change change_of(const chained *c, const tile_op *op, const change *x)
     }
 }
 
-static void follow(const chained *c, const tile_op *op, change *of)
+static void follow(const chained *c, const tile_op *op, change *of, value maximum)
 {
     change x[4];
     if (op->result_count != 1 || op->code == OP_CONST) return;
     for (int i = 0; i < op->operand_count && i < 4; i++) x[i] = of[op->operands[i]];
-    of[op->results[0]] = op->code == OP_LOAD ? none : op->operand_count > 4 ? unknown : change_of(c, op, x);
+    of[op->results[0]] = op->code == OP_LOAD ? none : op->operand_count > 4 ? unknown : change_of(c, op, x, maximum);
 }
 
 /* Are all stores the same for any choice of this maximum? */
@@ -122,7 +167,7 @@ static bool may_lag(const chained *c, int carried, value maximum, arena *memory)
         (i == carried ? at->adds : at->powers)[BEFORE] = i == carried ? 1 : -1;
     }
     for (int i = 0; i + 1 < body->op_count; i++) {
-        follow(c, body->ops[i], of);
+        follow(c, body->ops[i], of, maximum);
         if (body->ops[i]->results[0] == maximum) of[maximum] = (change){.adds = {[NOW] = 1}};
     }
     for (int i = 0; i < yield->operand_count; i++) {
@@ -134,7 +179,7 @@ static bool may_lag(const chained *c, int carried, value maximum, arena *memory)
     bool behind = false;
     for (int i = 0; i < block->op_count; i++) {
         const tile_op *op = block->ops[i];
-        if (behind && op->result_count) follow(c, op, of);
+        if (behind && op->result_count) follow(c, op, of, maximum);
         if (op->code == OP_STORE && (of[op->operands[0]].unknown || !same(&of[op->operands[0]], &none))) return false;
         behind |= op == c->loop;
     }

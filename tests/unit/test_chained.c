@@ -41,12 +41,16 @@ static char *show(const char *path, const char *kernel, const char *stage, const
 TEST(maxima_lag_where_nothing_shows_it)
 {
     static const struct {
-        const char *kernel;
+        const char *kernel, *more;
         bool lags;
-    } rows[] = {{"quotient", true}, {"maximum", false}, {"sums", false}, {"one", false}};
+    } rows[] = {{"quotient", "", true}, {"maximum", "", false},   {"sums", "", false},       {"one", "", false},
+                {"halves", "", true},   {"halves", "W=21", true}, {"halves", "W=22", false}, {"halves", "W=64", false}};
     for (int i = 0; i < COUNT(rows); i++) {
-        char *words = show(LAGGING, rows[i].kernel, "cuda", "L=128 S=96 scale=0.5");
-        bool chained = strstr(words, "wgmma_bf16_n32") != NULL, lags = strstr(words, " + 8 ? ") != NULL;
+        char settings[64];
+        snprintf(settings, sizeof settings, "L=128 S=96 scale=0.5 %s", rows[i].more);
+        char *words = show(LAGGING, rows[i].kernel, "cuda", settings);
+        bool chained = strstr(words, "wgmma_bf16_n32") || strstr(words, "wgmma_f16_n32"),
+             lags = strstr(words, " + 8 ? ") != NULL;
         if (!chained || lags != rows[i].lags)
             printf("%s: %s, %s\n", rows[i].kernel, chained ? "chained" : "not chained", lags ? "lags" : "does not lag");
         EXPECT(chained && lags == rows[i].lags);
@@ -60,15 +64,21 @@ typedef struct work {
     double scale;
     bool causal;
     int tile[2];
+    int weight; /* 0 for kernels of bf16; else this factor of weights, which are f16 */
 } work;
 
+static dtype elem_of(const work *w)
+{
+    return w->weight ? DT_F16 : DT_BF16;
+}
+
 /* Numbers of -1 to 1, later rows larger, so that maxima grow as the loop goes on. */
-static void fill(unsigned short *x, int64_t rows, int depth, unsigned seed)
+static void fill(dtype elem, unsigned short *x, int64_t rows, int depth, unsigned seed)
 {
     for (int64_t i = 0; i < rows * depth; i++) {
         seed = seed * 1664525u + 1013904223u;
         double growth = 0.25 + (double)(i / depth) / (double)rows;
-        element_write(DT_BF16, (char *)&x[i], (number){.f = ((int)(seed >> 16) % 1000 / 500.0 - 1) * growth});
+        element_write(elem, (char *)&x[i], (number){.f = ((int)(seed >> 16) % 1000 / 500.0 - 1) * growth});
     }
 }
 
@@ -83,13 +93,15 @@ static void run_on(const work *w, const char *device, void *const *in, unsigned 
     EXPECT(qn_module_load_file(context, w->file, &module, &error) == QN_OK);
     EXPECT(qn_call_new(module, w->kernel, &call, &error) == QN_OK);
     bool good = true;
+    qn_dtype elem = (qn_dtype)elem_of(w);
     for (int i = 0; i < 3; i++)
-        good &= qn_call_set_memory(call, names[i], in[i], QN_BF16, rank, (i ? k : q) + skipped, NULL, &error) == QN_OK;
-    good = good && qn_call_set_memory(call, "o", o, QN_BF16, rank, q + skipped, NULL, &error) == QN_OK &&
+        good &= qn_call_set_memory(call, names[i], in[i], elem, rank, (i ? k : q) + skipped, NULL, &error) == QN_OK;
+    good = good && qn_call_set_memory(call, "o", o, elem, rank, q + skipped, NULL, &error) == QN_OK &&
            qn_call_set_memory(call, "lse", lse, QN_F32, rank - 1, q + skipped, NULL, &error) == QN_OK &&
            qn_call_set_float(call, "scale", w->scale, &error) == QN_OK &&
            qn_call_set_int(call, "BM", w->tile[0], &error) == QN_OK &&
            qn_call_set_int(call, "BN", w->tile[1], &error) == QN_OK;
+    if (w->weight) good = good && qn_call_set_int(call, "W", w->weight, &error) == QN_OK;
     if (whole) good = good && qn_call_set_int(call, "CAUSAL", w->causal, &error) == QN_OK;
     good = good && qn_call_run(call, device, &error) == QN_OK;
     if (!good) printf("%s on %s: %s\n", w->kernel, device, error.message);
@@ -107,7 +119,7 @@ static void compare(const work *w)
     for (int i = 0; i < 3; i++) {
         int64_t lines = i ? columns : rows;
         in[i] = aligned_alloc(128, (size_t)(lines * w->depth * 2 + 127) / 128 * 128);
-        fill(in[i], lines, w->depth, 7u + (unsigned)i);
+        fill(elem_of(w), in[i], lines, w->depth, 7u + (unsigned)i);
     }
     for (int d = 0; d < 2; d++) {
         o[d] = aligned_alloc(128, (size_t)(rows * w->depth * 2 + 127) / 128 * 128);
@@ -116,7 +128,7 @@ static void compare(const work *w)
     }
     double far = 0, most = 1;
     for (int64_t i = 0; i < rows * w->depth; i++) {
-        double x = element_read(DT_BF16, (char *)&o[0][i]).f, y = element_read(DT_BF16, (char *)&o[1][i]).f;
+        double x = element_read(elem_of(w), (char *)&o[0][i]).f, y = element_read(elem_of(w), (char *)&o[1][i]).f;
         if (fabs(x) > most) most = fabs(x);
         if (!(fabs(x - y) <= far)) far = fabs(x - y);
     }
@@ -135,18 +147,20 @@ static void compare(const work *w)
 TEST(any_scalar_factor_and_order)
 {
     static const work works[] = {
-        {ATTENTION, "attention", 2, 128, 160, 64, 0.125, false, {64, 32}},
-        {ATTENTION, "attention", 1, 64, 160, 64, -40, false, {64, 32}},
-        {ATTENTION, "attention", 1, 64, 96, 64, 0, false, {64, 32}},
-        {ATTENTION, "attention", 1, 64, 150, 64, 9, false, {64, 32}},
-        {ATTENTION, "attention", 6, 192, 192, 64, 2, true, {64, 32}},
-        {ATTENTION, "attention", 5, 200, 200, 128, -1, true, {128, 64}},
-        {LAGGING, "quotient", 0, 100, 200, 64, 6, false, {64, 32}},
-        {LAGGING, "maximum", 0, 100, 200, 64, 6, false, {64, 32}},
-        {LAGGING, "sums", 0, 100, 200, 64, 1, false, {64, 32}},
-        {LAGGING, "one", 0, 100, 200, 64, 2, false, {64, 32}},
-        {LAGGING, "factors", 0, 100, 200, 64, 2, false, {64, 32}},
-        {LAGGING, "factors", 0, 100, 200, 64, -2, false, {64, 32}},
+        {ATTENTION, "attention", 2, 128, 160, 64, 0.125, false, {64, 32}, 0},
+        {ATTENTION, "attention", 1, 64, 160, 64, -40, false, {64, 32}, 0},
+        {ATTENTION, "attention", 1, 64, 96, 64, 0, false, {64, 32}, 0},
+        {ATTENTION, "attention", 1, 64, 150, 64, 9, false, {64, 32}, 0},
+        {ATTENTION, "attention", 6, 192, 192, 64, 2, true, {64, 32}, 0},
+        {ATTENTION, "attention", 5, 200, 200, 128, -1, true, {128, 64}, 0},
+        {LAGGING, "quotient", 0, 100, 200, 64, 6, false, {64, 32}, 0},
+        {LAGGING, "maximum", 0, 100, 200, 64, 6, false, {64, 32}, 0},
+        {LAGGING, "sums", 0, 100, 200, 64, 1, false, {64, 32}, 0},
+        {LAGGING, "one", 0, 100, 200, 64, 2, false, {64, 32}, 0},
+        {LAGGING, "factors", 0, 100, 200, 64, 2, false, {64, 32}, 0},
+        {LAGGING, "factors", 0, 100, 200, 64, -2, false, {64, 32}, 0},
+        {LAGGING, "halves", 0, 100, 200, 64, 1, false, {64, 32}, 20},
+        {LAGGING, "halves", 0, 100, 200, 64, 1, false, {64, 32}, 64},
     };
     for (int i = 0; i < COUNT(works); i++) compare(&works[i]);
 }
