@@ -93,6 +93,49 @@ TEST(other_types)
         for (int i = t; i < COUNT(movements); i += 1 + share_of_few("movements")) compare(&movements[i], types[t]);
 }
 
+/* Tiles of other axes that begin at one place of an array, in one program. */
+TEST(other_axes_of_one_place)
+{
+    enum { A = 16, C = 32, ALL = A * A * C };
+    static const char source[] =
+        "kernel both(in float x[a][a][c], out float y[n][m]) launch (a)\n"
+        "{\n"
+        "    int p = program(0);\n"
+        "    assume(a == 16 && c == 32);\n"
+        "    y[p * 32 : 32][0 : 16] = transpose(x[0 : 16][p][0 : 32]) + 2 * "
+        "transpose(x[p][0 : 16][0 : 32]);\n"
+        "}\n"
+        "kernel first(in float x[a][a][c], out float y[32][16]) launch (1)\n"
+        "{\n"
+        "    assume(a == 16 && c == 32);\n"
+        "    y[:][:] = transpose(x[0 : 16][0][0 : 32]) + 2 * transpose(x[0][0 : 16][0 : 32]);\n"
+        "}\n";
+    float *x = malloc(ALL * sizeof(float)), *y = malloc(ALL * sizeof(float));
+    for (int i = 0; i < ALL; i++) x[i] = (float)i;
+    qn_module *module;
+    qn_call *call;
+    const int64_t from[] = {A, A, C};
+    EXPECT(!qn_module_load_text(context, "axes.qn", source, &module, &error));
+    for (int one = 0; one < 2; one++) {
+        int programs = one ? 1 : A, wrong = 0;
+        const int64_t to[] = {programs * C, A};
+        memset(y, 0, ALL * sizeof(float));
+        EXPECT(!qn_call_new(module, one ? "first" : "both", &call, &error));
+        EXPECT(!qn_call_set_memory(call, "x", x, QN_F32, 3, from, NULL, &error));
+        EXPECT(!qn_call_set_memory(call, "y", y, QN_F32, 2, to, NULL, &error));
+        if (qn_call_run(call, "cpu", &error)) printf("%s\n", error.message);
+        for (int i = 0; i < programs * C * A; i++) {
+            int p = i / A / C, c = i / A % C, a = i % A;
+            wrong += y[i] != x[(a * A + p) * C + c] + 2 * x[(p * A + a) * C + c];
+        }
+        EXPECT(!wrong);
+        qn_call_free(call);
+    }
+    qn_module_free(module);
+    free(x);
+    free(y);
+}
+
 TEST(opening)
 {
     EXPECT(!qn_context_open(NULL, &context, &error));
@@ -102,4 +145,4 @@ TEST(closing)
     qn_context_close(context);
 }
 
-TEST_MAIN(CASE(opening), CASE(floats), CASE(other_types), CASE(closing))
+TEST_MAIN(CASE(opening), CASE(floats), CASE(other_types), CASE(other_axes_of_one_place), CASE(closing))

@@ -57,13 +57,15 @@ bool turned_load(nest *n, const tile_op *op, place at, address *result)
     const char *stride, *base = turned_base(n, op, at, row, &stride);
     if (!base) return false;
     e->array_used[op->attr.access.array] = true;
-    const char *name = names_find(&n->names, row, base);
+    /* Two copies are one only where all of this is the same: tiles of other axes of an array begin at one place, too. */
+    const char *copied = arena_print(e->memory, "%" PRId64 "L, %s, %s, %s, %s, %s, %s", width, base, stride,
+                                     n->firsts[row], n->lasts[row], n->firsts[vector], n->lasts[vector]);
+    const char *name = names_find(&n->names, row, copied);
     if (!name) {
         name = fresh_name(e, 0);
         put_at(n, row, "%s %s[%" PRId64 "] __attribute__((aligned(64)));", memory_type(p->elem), name, rows * width);
-        put_at(n, row, "%s(%s, %" PRId64 "L, %s, %s, %s, %s, %s, %s);", need(e, "turn_%s", memory_name(p->elem)), name,
-               width, base, stride, n->firsts[row], n->lasts[row], n->firsts[vector], n->lasts[vector]);
-        names_add(e, &n->names, row, base, name);
+        put_at(n, row, "%s(%s, %s);", need(e, "turn_%s", memory_name(p->elem)), name, copied);
+        names_add(e, &n->names, row, copied, name);
     }
     const char *line = arena_print(e->memory, "%s + i%d * %" PRId64 "L", name, row, width);
     *result = (address){.elem = p->elem, .stride = words_one, .base = line, .level = n->loops};
