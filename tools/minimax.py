@@ -117,8 +117,22 @@ def tanh_pieces(degree=5):
         print("    {" + ", ".join(words) + "}", flush=True)
 
 
-def erfcx(z):
-    return exp(z * z) * erfc(z)
+def tail_pieces(name, f, scale, degree=6):
+    """f(a) for a >= 0, small beside 1, relative: polynomials in u = scale * a - n, n the nearest whole number, for each n up to
+    30. Beyond that it is 0. Prints the coefficients of each power, each for all n."""
+    scale, table, worst = mpf(scale), [], mpf(0)
+    for n in range(31):
+        piece = lambda u: f((u + n) / scale)
+        low = mpf(0) if n == 0 else mpf(-1) / 2
+        row = fit_one_by_one(piece, lambda u: 1 / piece(u), low, mpf(1) / 2, range(degree + 1), {})
+        worst = max(worst, max(abs(sum(c * u**p for p, c in enumerate(row)) / piece(u) - 1) for u in linspace(low, mpf(1) / 2, 60)))
+        table.append(row)
+    table.append([mpf(0)] * (degree + 1))
+    print("%s: error 2^%.2f" % (name, log(worst, 2)))
+    for k in range(degree + 1):
+        words = [re.sub(r"\.?0*p", "p", float(row[k]).hex()) + "f" for row in table]
+        print("    {" + ", ".join(words) + "},", flush=True)
+
 
 
 FITS = {
@@ -149,6 +163,9 @@ FITS = {
     "tanh_f32": lambda: fit("tanh_f32", lambda z: series(lambda t: (tanh(sqrt(t)) - sqrt(t)) / sqrt(t)**3, z, mpf(-1) / 3),
                             lambda z: z, 0, mpf("0.625")**2, range(0, 5), 32),
     "tanh_f32_pieces": tanh_pieces,
+    # Phi(-a), and sigmoid(-2 sqrt(2 / pi) (a + 0.044715 a^3)): gelu(x) = max(x, 0) - a f(a), a = |x|
+    "gelu_f32_pieces": lambda: tail_pieces("gelu_f32_pieces", lambda a: erfc(a / sqrt(mpf(2))) / 2, 5.5),
+    "gelu_tanh_f32_pieces": lambda: tail_pieces("gelu_tanh_f32_pieces", lambda a: 1 / (1 + exp(2 * sqrt(2 / pi) * (a + mpf("0.044715") * a**3))), 6),
     # erf(x) = x + x E(x^2) up to 1
     "erf_f32": lambda: fit("erf_f32", lambda z: series(lambda t: erf(sqrt(t)) / sqrt(t) - 1, z, 2 / sqrt(pi) - 1),
                            lambda z: mpf(1), 0, 1, range(0, 7), 32),

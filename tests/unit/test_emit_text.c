@@ -17,8 +17,9 @@ static const char *functions_of(const char *source, const char *name)
 
 TEST(golden_texts)
 {
-    static const char *const names[] = {"add",  "gelu_tile",     "softmax_row", "softmax_short", "matmul", "embed",
-                                        "blur", "softmax_steps", "gelu_stream", "center_rows",   "turned"};
+    static const char *const names[] = {"add",         "gelu_tile",   "softmax_row", "softmax_short",
+                                        "matmul",      "embed",       "blur",        "softmax_steps",
+                                        "gelu_stream", "center_rows", "turned",      "round_once"};
     for (int i = 0; i < COUNT(names); i++) {
         char path[512], *words = NULL, *expected = NULL;
         size_t length;

@@ -30,9 +30,21 @@ void add_indented(text *to, const char *lines, int depth)
     }
 }
 
+/* A store rounds to the type of its array: the conversion before it that does nothing else is left to it. */
+static const tile_op *rounding_of_store(const emitter *e, const sink *s)
+{
+    const tile_op *op = s->kind == SINK_STORE && value_is_virtual(e->survey, s->v) ? tile_def(e->k, s->v) : NULL;
+    if (!op || op->code != OP_CONVERT || !dtype_is_narrow(tile_type_of(e->k, s->v).elem)) return NULL;
+    dtype from = tile_type_of(e->k, op->operands[0]).elem;
+    return from == DT_F32 || dtype_is_narrow(from) ? op : NULL;
+}
+
 static reg sink_value(nest *n, const sink *s, place at)
 {
-    return s->kind == SINK_KEEP ? nest_compute(n, s->v, at) : nest_value(n, s->v, at);
+    if (s->kind == SINK_KEEP) return nest_compute(n, s->v, at);
+    const tile_op *rounding = rounding_of_store(n->e, s);
+    if (rounding) return nest_value(n, rounding->operands[0], place_of_operand(n->e->survey, rounding, 0, &at));
+    return nest_value(n, s->v, at);
 }
 
 /* Around the caches: an output that this phase only writes, and that no cache would hold. */
