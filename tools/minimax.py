@@ -159,6 +159,10 @@ FITS = {
                            lambda z: z, 0, (pi / 4)**2 * mpf("1.02"), range(0, 4), 32),
     "cos_f32": lambda: fit("cos_f32", lambda z: series(lambda t: (cos(sqrt(t)) - 1 + t / 2) / t**2, z, mpf(1) / 24),
                            lambda z: z * z, 0, (pi / 4)**2 * mpf("1.02"), range(0, 3), 32),
+    "sin_f64": lambda: fit("sin_f64", lambda z: series(lambda t: (sin(sqrt(t)) - sqrt(t)) / sqrt(t)**3, z, mpf(-1) / 6),
+                           lambda z: z, 0, (pi / 4)**2 * mpf("1.001"), range(0, 6), 64),
+    "cos_f64": lambda: fit("cos_f64", lambda z: series(lambda t: (cos(sqrt(t)) - 1 + t / 2) / t**2, z, mpf(1) / 24),
+                           lambda z: z * z, 0, (pi / 4)**2 * mpf("1.001"), range(0, 6), 64),
     # tanh(x) = x + x^3 T(x^2) up to 0.625
     "tanh_f32": lambda: fit("tanh_f32", lambda z: series(lambda t: (tanh(sqrt(t)) - sqrt(t)) / sqrt(t)**3, z, mpf(-1) / 3),
                             lambda z: z, 0, mpf("0.625")**2, range(0, 5), 32),

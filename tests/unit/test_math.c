@@ -258,37 +258,16 @@ static void fill_f32(float *x)
 
 static void fill_f64(double *x)
 {
-    static const double special[] = {0,
-                                     -0.0,
-                                     INFINITY,
-                                     -INFINITY,
-                                     NAN,
-                                     1,
-                                     -1,
-                                     0.5,
-                                     -0.5,
-                                     DBL_MIN,
-                                     DBL_MAX,
-                                     -DBL_MAX,
-                                     0x1p-1074,
-                                     -0x1p-1074,
-                                     709.782712893384,
-                                     709.7827128933841,
-                                     -745.13,
-                                     -745.14,
-                                     -708.4,
-                                     1023.9999,
-                                     1024,
-                                     -1074.5,
-                                     -1075.5,
-                                     0.625,
-                                     2.5,
-                                     4503599627370495.5,
-                                     1e22,
-                                     20,
-                                     19.9999999999};
+    /* clang-format off */
+    static const double special[] = {
+        0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 0.5, -0.5, DBL_MIN, DBL_MAX, -DBL_MAX, 0x1p-1074, -0x1p-1074,
+        709.782712893384, 709.7827128933841, -745.13, -745.14, -708.4, 1023.9999, 1024, -1074.5, -1075.5, 0.625, 2.5,
+        4503599627370495.5, 1e22, 20, 19.9999999999};
+    /* clang-format on */
     int count = 0;
     for (int i = 0; i < COUNT(special); i++) x[count++] = special[i];
+    for (int i = 1; i < 6000; i++) /* where sine or cosine is almost 0 */
+        x[count++] = (double)(1.5707963267948966192313216916397514L * i);
     for (int exponent = -1074; exponent < 1024; exponent++)
         for (int i = 0; i < 32; i++) {
             double size = ldexp(1 + (double)(random_bits() >> 11) * 0x1p-53, exponent);

@@ -4,7 +4,8 @@
  * SPDX-License-Identifier: MIT
  */
 
-/* sin and cos: r = x - n pi/2 in three parts, exact in the first; beyond 2^16 the C library. */
+/* sin and cos: r = x - n pi/2 in three parts, exact in the first (f64: in two, what r lacks is kept); beyond 2^16 (f64: 2^13)
+ * the C library. */
 
 //@ part trig_libm
 extern double sin(double), cos(double), erf(double), erfc(double), pow(double, double), exp(double);
@@ -31,6 +32,74 @@ INLINE $v trig_$t($v x, int quarter)
     c = c * z + 1;
     return real_$t(bits_$t(pick_$t((k & 1) != 0, c, s)) ^ ((k & 2) << 30));
 }
+
+//@ part trig_$t
+//@ for f64x8 f64
+//@ needs real_$t pick_$t mad_$t
+/* sin(x + quarter * pi/2) for |x| <= 2^13 */
+INLINE $v trig_$t($v x, int quarter)
+{
+    $v t = x * 0x1.45f306dc9c883p-1 + 0x1.8p52, n = t - 0x1.8p52;
+    $i k = bits_$t(t) + quarter;
+    $v a = x - n * 0x1.921fb544p+0, w = n * 0x1.0b4611a6p-34; /* both exact */
+    $v b = a - w, back = a - b, low = (a - (b + back)) + (back - w);
+    low = low - n * 0x1.3198a2e037073p-69;
+    $v r = pick_$t(n == 0, x, b + low); /* a zero keeps its sign */
+    low = (b - r) + low;
+    $v z = r * r, v = z * r;
+    $v s = z * 0x1.5d92d92748af3p-33 - 0x1.ae5e661a8b681p-26;
+    s = s * z + 0x1.71de357843228p-19;
+    s = s * z - 0x1.a01a019c136a2p-13;
+    s = s * z + 0x1.111111110f898p-7;
+    s = r - ((z * mad_$t(-v, s, 0.5 * low) - low) - v * -0x1.5555555555549p-3);
+    $v c = z * -0x1.8fb0d21fc1edep-37 + 0x1.1ee9f0c005912p-29;
+    c = c * z - 0x1.27e4f812194ebp-22;
+    c = c * z + 0x1.a01a019cbede7p-16;
+    c = c * z - 0x1.6c16c16c1521dp-10;
+    c = c * z + 0x1.555555555554cp-5;
+    $v half = 0.5 * z, most = 1 - half;
+    c = most + (((1 - most) - half) + mad_$t(z, z * c, -(r * low)));
+    return real_$t(bits_$t(pick_$t((k & 1) != 0, c, s)) ^ ((k & 2) << 62));
+}
+
+//@ part $t_f64
+//@ for sin cos
+//@ needs trig_libm trig_f64 abs_f64 quarter_$t
+INLINE double $t_f64(double x)
+{
+#ifdef __FMA__
+    if (abs_f64(x) <= 8192) return trig_f64(x, quarter_$t);
+#endif
+    return $t(x);
+}
+
+//@ part $t_f64x8
+//@ for sin cos
+//@ needs trig_libm trig_f64x8 abs_f64x8 quarter_$t
+OUTLINE f64x8 $t_double_lanes(f64x8 x)
+{
+    for (int k = 0; k < 8; k++) x[k] = $t(x[k]);
+    return x;
+}
+INLINE f64x8 $t_f64x8(f64x8 x)
+{
+#ifdef __FMA__
+    i64x8 far = ~(abs_f64x8(x) <= 8192);
+    f64x8 r = trig_f64x8(x, quarter_$t);
+    long any = 0;
+    for (int k = 0; k < 8; k++) any |= far[k];
+    if (__builtin_expect(any != 0, 0)) r = pick_f64x8(far, $t_double_lanes(x), r);
+    return r;
+#else
+    return $t_double_lanes(x);
+#endif
+}
+
+//@ part quarter_sin
+enum { quarter_sin };
+
+//@ part quarter_cos
+enum { quarter_cos = 1 };
 
 //@ part sin_f32
 //@ needs trig_libm trig_f32 abs_f32
@@ -90,14 +159,6 @@ INLINE f32x16 cos_f32x16(f32x16 x)
 #endif
 }
 
-//@ part sin_f64
-//@ needs trig_libm
-INLINE double sin_f64(double x) { return sin(x); }
-
-//@ part cos_f64
-//@ needs trig_libm
-INLINE double cos_f64(double x) { return cos(x); }
-
 //@ part erf_f64
 //@ needs trig_libm
 INLINE double erf_f64(double x) { return erf(x); }
@@ -118,7 +179,7 @@ INLINE double gelu_f64(double x)
 }
 
 //@ part $t_f64x8
-//@ for sin cos erf gelu
+//@ for erf gelu
 //@ needs $t_f64
 INLINE f64x8 $t_f64x8(f64x8 x)
 {
