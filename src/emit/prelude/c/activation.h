@@ -226,15 +226,37 @@ INLINE $v sigmoid_$t($v x)
     return pick_$t(x < 0, e, fill_$t(1)) * recip_$t(1 + e);
 }
 
-//@ part silu_$t
+//@ part silu_far_$t
 //@ for f32x16 f32 f64x8 f64
 //@ needs exp_parts_$t recip_$t abs_$t pick_$t fill_$t scale_$t above_$t
-INLINE $v silu_$t($v x)
+INLINE $v silu_far_$t($v x)
 {
     /* Scaled last, so that the far negative tail loses nothing to subnormal steps. */
     $v n, p = exp_parts_$t(-abs_$t(x), fill_$t(0), &n), r = recip_$t(1 + scale_$t(p, n));
     $v y = pick_$t(x < 0, p, fill_$t(1)) * r;
     return scale_$t(y * above_$t(x, -1500), pick_$t(x < 0, n, fill_$t(0)));
+}
+
+//@ part silu_$t
+//@ for f64x8 f64
+//@ needs silu_far_$t
+INLINE $v silu_$t($v x) { return silu_far_$t(x); }
+
+/* f32: the sigmoid is a normal number down to -87. */
+
+//@ part silu_f32
+//@ needs silu_far_f32 sigmoid_f32
+INLINE float silu_f32(float x) { return x < -87.0f ? silu_far_f32(x) : x * sigmoid_f32(x); }
+
+//@ part silu_f32x16
+//@ needs silu_far_f32x16 sigmoid_f32x16 any_mask pick_f32x16
+OUTLINE f32x16 silu_lanes(f32x16 x) { return silu_far_f32x16(x); }
+INLINE f32x16 silu_f32x16(f32x16 x)
+{
+    mask16 far = x < -87.0f;
+    f32x16 y = x * sigmoid_f32x16(x);
+    if (__builtin_expect(any_mask(far), 0)) y = pick_f32x16(far, silu_lanes(x), y);
+    return y;
 }
 
 //@ part softplus_$t
