@@ -94,4 +94,33 @@ TEST(a_recording_has_the_addresses_of_its_own_stream)
     qn_context_close(context);
 }
 
+/* A driver that has no memory for a recording's start: its launches are made one by one, once, and from then on. */
+TEST(a_recording_that_does_not_start_is_launched)
+{
+    enum { N = 64, STEPS = 60 };
+    fake_reset();
+    float numbers[N] = {0}, out[N];
+    qn_context *context = open_context();
+    qn_tape *tape = NULL;
+    OK(qn_tape_new(context, "cuda", &tape, &error));
+    qn_tensor x = qn_variable(qn_from_memory(tape, numbers, QN_F32, QN_SHAPE(N)));
+    OK(qn_eval(tape, NULL, 0, &error));
+    int failures = 0;
+    for (int step = 0; step < STEPS; step++) {
+        if (step == STEPS / 2) {
+            EXPECT(fake_count("cuGraphLaunch") > 0);
+            fake_order("cuGraphLaunch", CUDA_OUT_OF_MEMORY, 0);
+        }
+        qn_scope_begin(tape);
+        qn_assign(x, qn_add_scalar(x, 1));
+        failures += qn_eval(tape, NULL, 0, &error) != QN_OK;
+        qn_scope_end(tape);
+    }
+    EXPECT(!failures);
+    OK(qn_tensor_read(x, out, sizeof(out), &error));
+    EXPECT(out[0] == STEPS && out[N - 1] == STEPS);
+    qn_tape_free(tape);
+    qn_context_close(context);
+}
+
 #endif

@@ -19,10 +19,16 @@ struct plan_again {
     device_graph *graph; /* NULL: not yet, or none can be had */
 };
 
+static void drop(plan_again *a, const driver *d)
+{
+    if (a->graph) d->streams->graph_close(a->graph);
+    a->graph = NULL;
+}
+
 void plan_again_free(plan_again *a, const driver *d)
 {
     if (!a) return;
-    if (a->graph) d->streams->graph_close(a->graph);
+    drop(a, d);
     heap_free(a->bases);
     heap_free(a);
 }
@@ -44,8 +50,7 @@ static void note(plan *p, const driver *d, char *const *bases, bool alone)
     }
     memcpy(a->bases, bases, bytes);
     a->repeats = 0;
-    if (a->graph) d->streams->graph_close(a->graph);
-    a->graph = NULL;
+    drop(a, d);
 }
 
 /* The addresses that were noted, for all steps: those behind one that failed never had them. */
@@ -91,9 +96,9 @@ static void make_recording(const plan *p, qn_context *context, int slot)
     s->driver->streams->close(stream);
 }
 
-bool plan_again_run(plan *p, qn_context *context, int slot, const device_stream *stream, char *const *bases,
-                    qn_status *status, qn_error *error)
+bool plan_again_run(plan *p, qn_context *context, int slot, const device_stream *stream, char *const *bases)
 {
+    qn_error unread;
     const device_slot *s = &context->slots[slot];
     const driver_streams *streams = s->driver->streams;
     if (!streams || !p->step_count) return false;
@@ -102,6 +107,7 @@ bool plan_again_run(plan *p, qn_context *context, int slot, const device_stream 
     if (alone) return false;
     if (p->again->repeats == REPEATS) make_recording(p, context, slot);
     if (!p->again->graph) return false;
-    *status = streams->replay(p->again->graph, NULL, error);
-    return true;
+    if (streams->replay(p->again->graph, NULL, &unread) == QN_OK) return true;
+    drop(p->again, s->driver); /* its start takes memory that launches need not; where more is wrong, they tell of it */
+    return false;
 }

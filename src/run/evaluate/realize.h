@@ -113,10 +113,9 @@ plan *plan_retain(plan *p);
 void step_count(plan_step *s, qn_context *context, int slot); /* where somebody counts; it has run */
 qn_status plan_run(plan *p, qn_context *context, int slot, device_stream *stream, char *const *bases,
                    const int64_t *ranges, qn_error *error);
-/* plan_again.c, asked for every run: on the device's own stream (NULL) by its recording; false: there is none, or somebody looks
- * at launches. */
-bool plan_again_run(plan *p, qn_context *context, int slot, const device_stream *stream, char *const *bases,
-                    qn_status *status, qn_error *error);
+/* plan_again.c, asked for every run: on the device's own stream (NULL) by its recording; false: there is none, it does not
+ * start, or somebody looks at launches: nothing has run. */
+bool plan_again_run(plan *p, qn_context *context, int slot, const device_stream *stream, char *const *bases);
 void plan_again_free(plan_again *a, const driver *d);
 /* Puts the addresses into the views. */
 void step_address(plan_step *s, char *const *bases);
