@@ -127,7 +127,7 @@ static inline int wrong(const char *kernel, shape s, const operands *o)
                 double sum = 0;
                 for (int64_t k = 0; k < s.depth; k++)
                     sum += element(o, 0, z, i, k, a_turned) * element(o, 1, z, k, j, b_turned);
-                if (!strcmp(kernel, "biased"))
+                if (!strncmp(kernel, "biased", 6))
                     sum += element_read((dtype)o->types[3], o->memory[3] + j * dtypes[o->types[3]].size_bytes).f;
                 count += element(o, 2, z, i, j, false) != round_to_dtype((dtype)o->types[2], sum);
             }
@@ -139,7 +139,7 @@ static inline qn_call *call_of(const char *kernel, const operands *o, int way)
     qn_call *call;
     OK(qn_call_new(module, kernel, &call, &error));
     bool function = !strcmp(kernel, "product");
-    for (int i = 0; i < (strcmp(kernel, "biased") ? 3 : 4); i++)
+    for (int i = 0; i < (strncmp(kernel, "biased", 6) ? 3 : 4); i++)
         OK(qn_call_set_memory(call, i == 2 && function ? "result0" : names[i], o->memory[i], o->types[i], o->ranks[i],
                               o->extents[i], NULL, &error));
     if (way) OK(qn_call_set_int(call, "library", way, &error));

@@ -223,12 +223,16 @@ static value drop_conversions(const search *s, value v, dtype stored)
     return v;
 }
 
-/* A row of numbers of the stored type, added in f32. */
+/* A row of numbers of the stored type, added in f32; as they are: not by way of a type that rounds them. */
 static bool take_bias(search *s, value v)
 {
     whole_product *w = s->w;
     const tile_op *op;
-    while ((op = tile_def(s->k, v)) && (op->code == OP_CONVERT || op->code == OP_BROADCAST)) v = op->operands[0];
+    while ((op = tile_def(s->k, v)) && (op->code == OP_CONVERT || op->code == OP_BROADCAST)) {
+        dtype to = tile_type_of(s->k, v).elem;
+        if (to != DT_F32 && to != w->stored) return false;
+        v = op->operands[0];
+    }
     if (!op || op->code != OP_LOAD) return false;
     tile_type type = tile_type_of(s->k, v);
     int direction_of[MAX_RANK];

@@ -76,6 +76,7 @@ TEST(batches_and_rows)
 TEST(what_is_no_product)
 {
     const shape s = {0, 64, 64, 64};
+    expect("biased_whole", s, QN_F32, QN_F32, NULL, "something is added to the product");
     expect("half", s, QN_F32, QN_F32, NULL, "its programs are not the whole result");
     expect("shorter", s, QN_F32, QN_F32, NULL, "it leaves out a part of k");
     expect("active", s, QN_F32, QN_F32, NULL, "something is computed between the product and its store");
