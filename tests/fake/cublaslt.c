@@ -217,7 +217,7 @@ static int judge(const fake_call *c)
         break;
     default:
         known &= p->compute == CUBLAS_COMPUTE_F32 && p->scale == CUBLAS_F32;
-        known &= f8                        ? c->d.type != CUBLAS_F8E4M3 && p->turned[0] && !p->turned[1]
+        known &= f8                        ? p->turned[0] && !p->turned[1]
                  : halves                  ? c->d.type == c->a.type || c->d.type == CUBLAS_F32
                  : c->a.type == CUBLAS_F32 ? c->d.type == CUBLAS_F32
                                            : false;

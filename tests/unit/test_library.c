@@ -60,6 +60,8 @@ TEST(types)
     expect("whole", s, QN_I8, QN_I32, "cublaslt i8 40x24x32 to i32", NULL);
     expect("nt", s, QN_F8E4M3, QN_F32, "cublaslt f8e4m3 40x24x32 to f32", NULL);
     expect("nn", s, QN_F8E4M3, QN_F32, NULL, "cuBLASLt does not know this product");
+    expect("nt", s, QN_F8E4M3, QN_F8E4M3, NULL,
+           "the library stores the largest f8e4m3 where a result overflows, not NaN");
     expect("nn", s, QN_BF16, QN_F16, NULL, "cuBLASLt does not know this product");
     expect("nn", s, QN_F32, QN_BF16, NULL, "its types are not the library's");
 }

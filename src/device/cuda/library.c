@@ -126,6 +126,7 @@ static const char *form(cuda_matmul *m)
     int elem, stored;
     if (!type_of(w->elem, &elem) || !type_of(w->stored, &stored) || n->count > INT32_MAX)
         return "its types are not the library's";
+    if (w->stored == DT_F8E4M3) return "the library stores the largest f8e4m3 where a result overflows, not NaN";
     p->compute = w->elem == DT_F64 ? CUBLAS_COMPUTE_F64 : w->elem == DT_I8 ? CUBLAS_COMPUTE_I32 : CUBLAS_COMPUTE_F32;
     p->scale = w->elem == DT_F64 ? CUBLAS_F64 : w->elem == DT_I8 ? CUBLAS_I32 : CUBLAS_F32;
     if (w->tf32) p->compute = CUBLAS_COMPUTE_TF32;
