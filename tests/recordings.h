@@ -123,4 +123,62 @@ TEST(a_recording_that_does_not_start_is_launched)
     qn_context_close(context);
 }
 
+/* Tapes of several threads on one device, each with recordings of its own, while another thread looks at all streams. */
+static _Atomic bool steps_are_over;
+
+static void *run_steps(void *user)
+{
+    enum { N = 32, STEPS = 80 };
+    qn_context *context = user;
+    qn_tape *tape = NULL;
+    qn_error own;
+    float numbers[N], out[N];
+    int wrong = qn_tape_new(context, "cuda", &tape, &own) != QN_OK;
+    for (int i = 0; i < N; i++) numbers[i] = (float)i;
+    qn_tensor x = qn_from_memory(tape, numbers, QN_F32, QN_SHAPE(N)),
+              total = qn_variable(qn_zeros(tape, QN_F32, QN_SHAPE(N)));
+    for (int step = 0; step < STEPS; step++) {
+        qn_scope_begin(tape);
+        qn_assign(total, qn_add(total, qn_mul(x, x)));
+        wrong += qn_eval(tape, NULL, 0, &own) != QN_OK;
+        qn_scope_end(tape);
+    }
+    wrong += qn_tensor_read(total, out, sizeof(out), &own) != QN_OK;
+    for (int i = 0; i < N; i++) wrong += out[i] != (float)(STEPS * i * i);
+    qn_tape_free(tape);
+    return (void *)(intptr_t)wrong;
+}
+
+static void *look_at_streams(void *user)
+{
+    qn_context *context = user;
+    qn_error own;
+    intptr_t wrong = 0;
+    while (!steps_are_over) {
+        wrong += qn_device_trim(context, "cuda", &own) != QN_OK;
+        usleep(20);
+    }
+    return (void *)wrong;
+}
+
+TEST(threads_record_beside_each_other)
+{
+    fake_reset();
+    qn_context *context = open_context();
+    pthread_t threads[3], looker;
+    void *wrong;
+    steps_are_over = false;
+    EXPECT(!pthread_create(&looker, NULL, look_at_streams, context));
+    for (int i = 0; i < COUNT(threads); i++) EXPECT(!pthread_create(&threads[i], NULL, run_steps, context));
+    for (int i = 0; i < COUNT(threads); i++) {
+        pthread_join(threads[i], &wrong);
+        EXPECT(!wrong);
+    }
+    steps_are_over = true;
+    pthread_join(looker, &wrong);
+    EXPECT(!wrong);
+    EXPECT(fake_count("cuGraphLaunch") > 0);
+    qn_context_close(context);
+}
+
 #endif

@@ -39,9 +39,10 @@ typedef struct fake_state {
     emu_engine *engine;
     int serial, device_count;
     fake_listener *listener; /* the fake CUPTI */
-    uint32_t calls, graphs;
-    int strict; /* recordings that are not relaxed */
-    int64_t depth;
+    uint32_t calls;
+    _Atomic uint32_t graphs;
+    _Atomic int strict; /* recordings that are not relaxed */
+    _Atomic int64_t depth;
 } fake_state;
 extern fake_state fake;
 extern _Thread_local int fake_capture_mode;

@@ -527,4 +527,5 @@ TEST_MAIN(CASE(open_fake), CASE(tensor_maps_follow_their_arrays), CASE(why_there
           CASE(nothing_is_opened_before_it_is_asked_for), CASE(two_devices), CASE(out_of_memory), CASE(faults),
           CASE(damaged_binary), CASE(too_much_shared_memory), CASE(own_context), CASE(a_launch_is_one_call),
           CASE(a_step_that_repeats_is_one_call), CASE(a_recording_has_the_addresses_of_its_own_stream),
-          CASE(a_recording_that_does_not_start_is_launched), CASE(several_threads), CASE(close_fake))
+          CASE(a_recording_that_does_not_start_is_launched), CASE(threads_record_beside_each_other),
+          CASE(several_threads), CASE(close_fake))

@@ -31,7 +31,8 @@ struct device_stream {
     cuda_device *device;
     device_stream *next; /* of the device's list */
     void *handle;
-    bool owned, capturing;
+    bool owned;
+    _Atomic bool capturing;                    /* read by whoever looks at all streams */
     _Atomic int64_t pending;                   /* launches since the last wait */
     _Atomic(const char *) recent[CUDA_RECENT]; /* names of the last kernels, [pending % CUDA_RECENT] the next */
     const char *recorded[CUDA_RECENT];         /* while capturing: of the last ones that a replay launches */
@@ -52,7 +53,8 @@ struct cuda_device {
     pthread_mutex_t lock, copy_lock;
     int number;
     char name[16]; /* "cuda", "cuda:1" */
-    bool probed, absent, opened, adopted, synchronous;
+    bool probed, absent, adopted, synchronous;
+    _Atomic bool opened;  /* the last that is set of what a context needs */
     qn_error unavailable; /* status QN_OK: it is there */
     int count;            /* of GPUs */
     int handle;           /* CUdevice */
@@ -82,12 +84,12 @@ struct cuda_device {
     uint64_t tickets; /* by report, zero between launches: their blocks count themselves here; 0: not made yet */
     device_launch *launches[CUDA_REPORTS]; /* by report */
     int report_limit;                      /* reports from here on were never used */
-    void *library; /* cuBLASLt's handle; NULL: not started */
+    void *library;                         /* cuBLASLt's handle; NULL: not started */
     bool library_tried;
     qn_error library_missing; /* once tried: status QN_OK: it is there */
     int library_version[3];
-    cuda_ways *ways;                       /* of products that the library was asked about */
-    struct cuda_trace *_Atomic trace;      /* of events around launches; NULL: nobody asked yet */
+    cuda_ways *ways;                  /* of products that the library was asked about */
+    struct cuda_trace *_Atomic trace; /* of events around launches; NULL: nobody asked yet */
 };
 
 typedef struct cuda_program {
@@ -133,10 +135,10 @@ struct device_launch {
     int64_t programs[3]; /* of the phase with most axes, to name a program */
     int64_t *print;      /* pinned and mapped, or NULL: what the kernel prints */
     uint64_t print_address;
-    map_numbers *mapped; /* of all phases; NULL: no maps */
+    map_numbers *mapped;        /* of all phases; NULL: no maps */
     struct cuda_matmul *matmul; /* the library computes it; NULL: the kernel does, for this reason */
     const char *matmul_why;
-    int64_t words[];     /* the frames */
+    int64_t words[]; /* the frames */
 };
 
 /* cuda/device.c */

@@ -240,7 +240,7 @@ static qn_status make_context(cuda_device *d, qn_error *error)
     d->api.cuCtxPopCurrent_v2(&popped);
     if (status != QN_OK) return status;
     d->streams = &d->own;
-    __atomic_store_n(&d->opened, true, __ATOMIC_RELEASE);
+    d->opened = true;
     return QN_OK;
 }
 
@@ -262,7 +262,7 @@ qn_status cuda_enter(cuda_device *d, bool *pushed, qn_error *error)
 {
     void *current = NULL;
     *pushed = false;
-    if (!__atomic_load_n(&d->opened, __ATOMIC_ACQUIRE))
+    if (!d->opened)
         QN_TRY(cuda_open(d, error));
     else
         QN_TRY(cuda_is_lost(d, error));
