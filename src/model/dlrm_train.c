@@ -325,6 +325,16 @@ static qn_status save_and_fail(teller *t, qn_status status, qn_error *error)
     return status;
 }
 
+/* rows: -1 of a log, which ended. */
+static qn_status too_few(int64_t rows, int64_t batch, qn_error *error)
+{
+    char words[32] = "few";
+    if (rows >= 0) snprintf(words, sizeof(words), "%lld", (long long)rows);
+    return error_set(error, QN_BAD_CALL,
+                     "the training data has %s rows, less than a batch of %lld: take a smaller one (--batch)", words,
+                     (long long)batch);
+}
+
 static qn_status loop(teller *t, qn_error *error)
 {
     run *r = t->r;
@@ -357,20 +367,12 @@ static qn_status loop(teller *t, qn_error *error)
         if (save_now) save(t);
     }
     int64_t bad;
+    if (!r->state.step && !t->result->stopped)
+        return too_few(-1, r->config.batch, error); /* nothing to keep or to judge */
     if ((status = look(t, &bad, error))) return status == QN_FINDING && bad >= 0 ? blame(t, bad, error) : status;
     save(t);
     if (!t->result->stopped && (status = validate(t, error))) return save_and_fail(t, status, error);
     return QN_OK;
-}
-
-/* rows: -1 of a log, which ended. */
-static qn_status too_few(int64_t rows, int64_t batch, qn_error *error)
-{
-    char words[32] = "few";
-    if (rows >= 0) snprintf(words, sizeof(words), "%lld", (long long)rows);
-    return error_set(error, QN_BAD_CALL,
-                     "the training data has %s rows, less than a batch of %lld: take a smaller one (--batch)", words,
-                     (long long)batch);
 }
 
 /* Steps of the whole run; -1: not known: logs are not read to their end for that alone. */
@@ -467,7 +469,6 @@ static qn_status train(run *r, const char *from, qn_dlrm_result *result, qn_erro
         tell_note(&t, false, "%lld parameters, %.1f s to prepare", (long long)result->parameters,
                   result->compile_seconds);
     if (!status) status = loop(&t, error);
-    if (!status && !r->state.step && !result->stopped) status = too_few(-1, r->config.batch, error);
     result->steps = r->state.step;
     result->epochs = r->state.place.epoch + (r->state.step > 0);
     result->samples = (r->state.step - t.first_step) * r->config.batch;

@@ -266,8 +266,9 @@ awk 'BEGIN { for (i = 0; i < 1000; i++) { printf "%d", i % 4 == 0; for (c = 0; c
 for i in 1 2 3 4 5 6 7 8 9 10; do cat thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv thousand.tsv; done | gzip -1 | head -c -100 >long.tsv.gz
 try 0 train dlrm --config tiny.json --data long.tsv.gz --metadata facts.json --device cpu --validate 0 --steps 3
 says out "steps             3 "
-try 2 train dlrm --config tiny.json --data one.tsv --metadata facts.json --device cpu --validate 0
+try 2 train dlrm --config tiny.json --data one.tsv --metadata facts.json --device cpu --validate 0 --out untrained
 says err "the training data has few rows, less than a batch of 256: take a smaller one (--batch)"
+ls untrained/step_*.safetensors >/dev/null 2>&1 && bad "quern $call: a model without a step was saved" || good
 
 # What is wrong is told with what to do.
 try 2 train dlrm --interaction dots
