@@ -322,5 +322,7 @@ FAKE(cublasLtMatmul, void *library, void *product, const void *alpha, const void
     if (call.workspace_bytes && (!workspace || (uintptr_t)workspace % 256)) return INVALID;
     for (int i = 0; i < 3; i++)
         if ((uintptr_t)addresses[i] % ways[call.way].alignment) return INVALID;
+    if (call.product.epilogue == CUBLAS_EPILOGUE_BIAS && (uintptr_t)call.product.bias % ways[call.way].alignment)
+        return INVALID;
     return fake_submit(stream, "fake_cublaslt_product", multiply, &call, sizeof(call));
 }

@@ -233,6 +233,49 @@ TEST(moving)
     qn_buffer_release(buffer);
 }
 
+/* A row that is added, at any address: ways that want aligned memory want that of it, too. */
+TEST(rows_anywhere)
+{
+    enum { SIDE = 32, COUNT_OF = SIDE * SIDE };
+    qn_buffer *buffers[4];
+    qn_stream *stream;
+    qn_call *call;
+    const int64_t extents[] = {SIDE, SIDE};
+    float all[2 * COUNT_OF], back[COUNT_OF];
+    const char *why;
+    for (int i = 0; i < COUNT(all); i++) all[i] = (float)(i * 7 % 5);
+    OK(qn_call_new(module, "biased", &call, &error));
+    for (int i = 0; i < 4; i++) {
+        OK(qn_buffer_new_on(context, "cuda", sizeof(all), &buffers[i], &error));
+        OK(qn_buffer_write(buffers[i], 0, all, sizeof(all), NULL, &error));
+        OK(qn_call_set_buffer(call, names[i], buffers[i], 0, QN_F32, i < 3 ? 2 : 1, extents, NULL, &error));
+    }
+    OK(qn_call_set_int(call, "library", 1, &error));
+    OK(qn_stream_new(context, "cuda", &stream, &error));
+    for (int move = 5; move >= 0; move--) { /* by so many elements */
+        int bad = 0;
+        float *row = (float *)qn_buffer_data(buffers[3]) + move;
+        if (move % 2)
+            OK(qn_call_set_memory(call, names[3], row, QN_F32, 1, extents, NULL, &error));
+        else
+            OK(qn_call_move(call, (const int[]){2}, (void *const[]){row}, 1, &error));
+        OK(qn_call_launch(call, stream, &error));
+        OK(qn_stream_wait(stream, &error));
+        EXPECT(call_library(call, &why) != NULL);
+        OK(qn_buffer_read(buffers[2], 0, back, sizeof(back), NULL, &error));
+        for (int i = 0; i < SIDE; i++)
+            for (int j = 0; j < SIDE; j++) {
+                float sum = all[j + move];
+                for (int k = 0; k < SIDE; k++) sum += all[i * SIDE + k] * all[k * SIDE + j];
+                bad += back[i * SIDE + j] != sum;
+            }
+        EXPECT(bad == 0);
+    }
+    qn_call_free(call);
+    qn_stream_free(stream);
+    for (int i = 0; i < 4; i++) qn_buffer_release(buffers[i]);
+}
+
 /* A recorded step of tensors, where every product may go to the library. */
 TEST(plans)
 {
@@ -332,4 +375,5 @@ TEST(no_workspace)
 }
 
 TEST_MAIN(CASE(opening), CASE(layouts), CASE(types), CASE(batches_and_rows), CASE(what_is_no_product), CASE(views),
-          CASE(streams_and_graphs), CASE(moving), CASE(plans), CASE(failures), CASE(no_workspace), CASE(closing))
+          CASE(streams_and_graphs), CASE(moving), CASE(rows_anywhere), CASE(plans), CASE(failures), CASE(no_workspace),
+          CASE(closing))

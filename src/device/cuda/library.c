@@ -26,7 +26,7 @@ typedef struct problem {
     layout_numbers a, b, d;
     int64_t count;
     int compute, scale, with_bias, way;
-    unsigned alignment[3];
+    unsigned alignment[4]; /* of A, B, C, and of D with the row that is added to it */
 } problem;
 
 struct cuda_ways { /* of one problem, for the life of the device */
@@ -169,6 +169,7 @@ static void place(cuda_matmul *m)
     m->problem.alignment[0] = alignment_of(m->a);
     m->problem.alignment[1] = alignment_of(m->b);
     m->problem.alignment[2] = alignment_of(m->d);
+    m->problem.alignment[3] = MINIMUM(alignment_of(m->d), alignment_of(n->bias));
 }
 
 /* ---- descriptors ---- */
@@ -230,7 +231,7 @@ static const char *ask(cuda_device *d, const cuda_matmul *m, cublas_way *out)
     static const int aligned[] = {CUBLAS_WISH_ALIGNED_A, CUBLAS_WISH_ALIGNED_B, CUBLAS_WISH_ALIGNED_C,
                                   CUBLAS_WISH_ALIGNED_D};
     for (int i = 0; i < COUNT(aligned) && !result; i++) {
-        const uint32_t bytes = p->alignment[MINIMUM(i, 2)];
+        const uint32_t bytes = p->alignment[i];
         result = d->api.cublasLtMatmulPreferenceSetAttribute(wish, aligned[i], &bytes, sizeof(bytes));
     }
     int most = MINIMUM(MAXIMUM(p->way, 1), MOST_WAYS);
@@ -334,8 +335,9 @@ bool cuda_matmul_move(cuda_device *d, cuda_matmul *m, const array_view *arrays)
     m->numbers.result.data = arrays[w->result.param].data;
     if (w->bias >= 0) m->numbers.bias = arrays[w->bias].data;
     place(m);
+    if (set_bias(d, m)) return false;
     bool fits = true, found = true;
-    for (int i = 0; i < 3; i++) fits &= m->problem.alignment[i] >= before.alignment[i];
+    for (int i = 0; i < COUNT(before.alignment); i++) fits &= m->problem.alignment[i] >= before.alignment[i];
     if (fits) {
         m->problem = before; /* what the way was chosen for: it allows all that is aligned as well or better */
     } else {
@@ -344,7 +346,7 @@ bool cuda_matmul_move(cuda_device *d, cuda_matmul *m, const array_view *arrays)
         found = !choose(d, m);
         cuda_relaxed(d, mode);
     }
-    return found && !set_bias(d, m);
+    return found;
 }
 
 size_t cuda_matmul_workspace(const cuda_matmul *m)
