@@ -135,6 +135,10 @@ TEST(benchmarks)
     OK(qn_bench_file(context, path, &options, collect, NULL, &out, &error));
     EXPECT(strstr(text_get(&out), "active(library = 1) skipped: the library does not compute it: something is computed "
                                   "between the product and its store") != NULL);
+    text_clear(&out);
+    options.bench = "unasked"; /* a variant that does without, beside which one has to do with it */
+    OK(qn_bench_file(context, path, &options, collect, NULL, &out, &error));
+    EXPECT(strstr(text_get(&out), "library = 1) skipped: the library does not compute it") != NULL);
     text_free(&out);
 }
 

@@ -360,7 +360,7 @@ void plan_variants(bench *b)
                              .flops = NAN,
                              .hot_ns = NAN,
                              .baseline_ns = NAN,
-                             .asks_library = asks_library(written),
+                             .asks_library = i >= own || asks_library(written),
                              .peer = i >= own,
                              .arm.time = time_unknown()};
         v->has_ir = item && item->kind == AST_KERNEL;
