@@ -75,14 +75,14 @@ static const char *mark(walk *x, const int64_t program[3])
     run_scalars(x, program);
     for (int i = 0; i < x->batch_count; i++) {
         int64_t at = x->values[w->result.picked[x->batch[i]]], extent = c->extents[x->batch[i]];
-        inside &= at >= 0 && at < extent;
+        if (at < 0 || at >= extent) return NULL; /* a number of the caller's: any */
         tile = tile * extent + at;
     }
     for (int direction = 0; direction < 2; direction++) {
         int64_t start = x->values[w->starts[direction]], size = w->tile[direction];
         if (start % size) return "its tiles do not lie side by side";
         inside &= start >= 0 && start < extents[direction];
-        tile = tile * x->tiles[direction] + start / size;
+        if (inside) tile = tile * x->tiles[direction] + start / size;
     }
     if (!inside) return NULL;
     for (int i = 0; i < w->bound_count; i++)

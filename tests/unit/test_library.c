@@ -102,6 +102,32 @@ TEST(what_is_no_product)
     }
 }
 
+/* A place that is none at all: nothing is stored there, and the host that looks does not overflow. */
+TEST(places_of_the_caller)
+{
+    static const int64_t places[] = {0, 1, 2, -1, INT64_MAX, INT64_MIN};
+    const int64_t extents[4][3] = {{64, 16}, {16, 64}, {2, 64, 64}, {1, 64, 64}};
+    static float a[64 * 16], b[16 * 64], c[2 * 64 * 64];
+    for (int i = 0; i < COUNT(a); i++) a[i] = b[i] = 1;
+    for (int n = 0; n < COUNT(places); n++)
+        for (int matrices = 2; matrices > 0; matrices--) {
+            qn_call *call;
+            const char *why = "";
+            bool whole = matrices == 1 && !places[n];
+            memset(c, 0, sizeof(c));
+            OK(qn_call_new(module, "picked", &call, &error));
+            OK(qn_call_set_memory(call, "a", a, QN_F32, 2, extents[0], NULL, &error));
+            OK(qn_call_set_memory(call, "b", b, QN_F32, 2, extents[1], NULL, &error));
+            OK(qn_call_set_memory(call, "c", c, QN_F32, 3, extents[4 - matrices], NULL, &error));
+            OK(qn_call_set_int(call, "z", places[n], &error));
+            OK(qn_call_set_int(call, "library", 1, &error));
+            OK(qn_call_run(call, "cuda", &error));
+            EXPECT((call_library(call, &why) != NULL) == whole);
+            for (int i = 0; i < matrices; i++) EXPECT(c[i * 64 * 64 + 5] == (i == places[n] ? 16 : 0));
+            qn_call_free(call);
+        }
+}
+
 /* Views with gaps, turned ones, ones that go backwards; matrices of a batch that lie in another order. */
 TEST(views)
 {
@@ -374,6 +400,6 @@ TEST(no_workspace)
     drop(&o);
 }
 
-TEST_MAIN(CASE(opening), CASE(layouts), CASE(types), CASE(batches_and_rows), CASE(what_is_no_product), CASE(views),
-          CASE(streams_and_graphs), CASE(moving), CASE(rows_anywhere), CASE(plans), CASE(failures), CASE(no_workspace),
-          CASE(closing))
+TEST_MAIN(CASE(opening), CASE(layouts), CASE(types), CASE(batches_and_rows), CASE(what_is_no_product),
+          CASE(places_of_the_caller), CASE(views), CASE(streams_and_graphs), CASE(moving), CASE(rows_anywhere),
+          CASE(plans), CASE(failures), CASE(no_workspace), CASE(closing))
