@@ -5,6 +5,7 @@
  */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,9 +348,18 @@ static void say_on_interrupt(const command *c, const arguments *given)
     sigaction(SIGINT, &now, NULL);
 }
 
+/* A stream that was closed is taken, so that no file is opened in its place and gets what is said there. What is written
+ * to it still fails, and what is read from it still ends. */
+static void hold_streams(void)
+{
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++)
+        if (fcntl(stream, F_GETFD) < 0) (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int count, char **words)
 {
     arguments given;
+    hold_streams();
     if (count < 2) {
         print_overview(stderr);
         return EXIT_WRONG_CALL;

@@ -229,6 +229,14 @@ else
 fi
 holds "... and nothing is left beside them" not sh -c 'ls ./*.part outputs/*.part 2>/dev/null | grep .'
 
+# Streams that were closed: no file takes their place and gets what is said there.
+"$quern" run k.qn k --set n=3 --device cpu >out 2>&1
+env QUERN_LOG=all "$quern" profile k.qn k --set n=3 --device cpu --runs 1 --no-cache --trace silent.json >out 2>&-
+holds "a timeline without a standard error holds the timeline alone: $(head -c 100 silent.json)" test "$(head -c 1 silent.json)" = "{"
+"$quern" run k.qn k --set n=3 --device ref --out y=silent.npy >&- 2>err
+holds "without a standard output: not a success" test $? = 1
+holds "... which is told" grep -q 'could not be written' err
+
 # A folder whose name a compiler takes for an option, and a compiler that is a folder.
 holds "the cache may be called -q" env QUERN_CACHE=-q "$quern" run k.qn --set n=3 --device cpu
 mkdir -p tools
