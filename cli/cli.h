@@ -86,6 +86,7 @@ typedef struct pipe_out {
 } pipe_out;
 bool pipe_begin(pipe_out *s, arguments *given); /* false with a complaint */
 bool pipe_end(pipe_out *s);
+void pipe_forget(void); /* by the handler of a signal */
 
 /* report.c: what every command says in the same way. */
 int terminal_width(FILE *to);  /* in characters; COLUMNS where it is no terminal; 0: unknown */

@@ -321,14 +321,15 @@ static bool words_fit(const command *c, const arguments *given)
     return true;
 }
 
-/* ---- Ctrl-C ---- */
+/* ---- Ctrl-C, and other signals that end ---- */
 
 static char last_words[600]; /* made before, since a signal's handler may not */
 
 static void on_interrupt(int number)
 {
-    ssize_t ignored = write(STDERR_FILENO, last_words, strlen(last_words));
-    (void)ignored;
+    if (number == SIGINT) (void)!write(STDERR_FILENO, last_words, strlen(last_words));
+    qn_clear_up();
+    pipe_forget();
     signal(number, SIG_DFL);
     raise(number); /* a shell sees 130, and stops its loop */
 }
@@ -337,15 +338,19 @@ static void on_interrupt(int number)
  * a signal that nobody handles. */
 static void say_on_interrupt(const command *c, const arguments *given)
 {
-    struct sigaction now;
-    if (getenv("QUERN_PROFILE") || sigaction(SIGINT, NULL, &now) || now.sa_handler != SIG_DFL) return;
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
     const char *file = given->report ? given->report : given->json ? given->json : NULL;
     bool kept = file && (!strcmp(c->name, "bench") || !strcmp(c->name, "tune"));
     snprintf(last_words, sizeof(last_words), "%squern: interrupted%s%.400s%s\n",
              isatty(STDERR_FILENO) ? "\r\033[K" : "", kept ? ": " : "", kept ? file : "",
              kept ? " has what was finished before" : "");
-    now = (struct sigaction){.sa_handler = on_interrupt};
-    sigaction(SIGINT, &now, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) || now.sa_handler != SIG_DFL) continue;
+        if (getenv("QUERN_PROFILE") && ends[i] != SIGHUP) continue;
+        now = (struct sigaction){.sa_handler = on_interrupt};
+        sigaction(ends[i], &now, NULL);
+    }
 }
 
 /* A stream that was closed is taken, so that no file is opened in its place and gets what is said there. What is written

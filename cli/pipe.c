@@ -15,6 +15,13 @@ static bool is_dash(const char *word)
     return word && !strcmp(word, "-");
 }
 
+static char made[64]; /* the path while the file is there, for a signal's handler */
+
+void pipe_forget(void)
+{
+    if (*made) (void)unlink(made);
+}
+
 bool pipe_begin(pipe_out *s, arguments *given)
 {
     const char **paths[] = {&given->json,   &given->csv,    &given->plot,  &given->trace,
@@ -33,6 +40,7 @@ bool pipe_begin(pipe_out *s, arguments *given)
     const char *folder = getenv("TMPDIR");
     snprintf(s->path, sizeof(s->path), "%.40s/quern-XXXXXX", folder && strlen(folder) <= 40 ? folder : "/tmp");
     int file = mkstemp(s->path);
+    if (file >= 0) memcpy(made, s->path, sizeof(made));
     fflush(stdout);
     s->saved = dup(STDOUT_FILENO);
     if (file < 0 || s->saved < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
@@ -56,6 +64,7 @@ bool pipe_end(pipe_out *s)
     if (file) fclose(file);
     good = fflush(stdout) == 0 && good && file;
     unlink(s->path);
+    *made = 0;
     close(s->saved);
     if (!good) complain("the standard output could not be written: %s", strerror(errno));
     return good;

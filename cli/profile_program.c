@@ -100,6 +100,13 @@ static void print_folder(const char *folder, const arguments *given, child_story
     rmdir(folder);
 }
 
+static volatile sig_atomic_t running;
+
+static void pass_on(int number)
+{
+    if (running > 0) kill((pid_t)running, number);
+}
+
 /* Starts it with QUERN_PROFILE and waits; silent: what it prints goes nowhere; -1: it could not be started. */
 static int run_program(const arguments *given, const char *outputs, bool silent)
 {
@@ -120,10 +127,15 @@ static int run_program(const arguments *given, const char *outputs, bool silent)
         complain("cannot run %s: %s", arguments_of[0], strerror(failed));
         return -1;
     }
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
-    sigaction(SIGINT, &ignore, &before); /* it goes to the program, which writes what there is */
+    /* Ctrl-C reaches the program by itself, other signals are passed on; it writes what there is. */
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction before[3];
+    running = child;
+    for (int i = 0; i < 3; i++)
+        sigaction(numbers[i], &(struct sigaction){.sa_handler = i ? pass_on : SIG_IGN}, &before[i]);
     while (waitpid(child, &state, 0) < 0 && errno == EINTR) continue;
-    sigaction(SIGINT, &before, NULL);
+    for (int i = 0; i < 3; i++) sigaction(numbers[i], &before[i], NULL);
+    running = 0;
     return state;
 }
 

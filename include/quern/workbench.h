@@ -179,6 +179,10 @@ QN_API void qn_npy_free(qn_npy *npy);
  * written to. */
 QN_API QN_MUST_CHECK qn_status qn_file_write(const char *path, const void *data, size_t size_bytes, qn_error *error);
 
+/* For the handler of a signal that is about to end the process: ends the compilers that run for it, removes its private folders
+ * and the files that it was writing aside. Takes no lock and no memory. Contexts can do nothing more afterwards. */
+QN_API void qn_clear_up(void);
+
 #ifdef __cplusplus
 }
 #endif

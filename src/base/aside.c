@@ -21,7 +21,7 @@
 
 struct file_aside {
     char *name, *path, *aside; /* as it was given, where that leads to; aside NULL: the path itself is written */
-    int file;
+    int file, leftover;
 };
 
 static qn_status failed(const file_aside *f, int reason, qn_error *error)
@@ -31,6 +31,7 @@ static qn_status failed(const file_aside *f, int reason, qn_error *error)
 
 static void forget(file_aside *f)
 {
+    leftover_gone(f->leftover);
     heap_free(f->name);
     heap_free(f->path);
     heap_free(f->aside);
@@ -62,6 +63,7 @@ qn_status file_begin(const char *path, file_aside **out, qn_error *error)
     bool there = stat(path, &about) == 0, plain = !there || S_ISREG(about.st_mode) || S_ISDIR(about.st_mode);
     file_aside *f = heap_new(sizeof(*f));
     f->name = heap_copy_text(path);
+    f->leftover = -1;
     int reason = there ? 0 : follow(path, target);
     bool led = there ? plain && realpath(path, target) : !reason;
     f->path = heap_copy_text(led ? target : path);
@@ -80,6 +82,7 @@ qn_status file_begin(const char *path, file_aside **out, qn_error *error)
         forget(f);
         return status;
     }
+    if (plain) f->leftover = leftover_file(f->aside);
     if (there && plain) (void)!fchmod(f->file, about.st_mode & 0777);
     *out = f;
     return QN_OK;

@@ -224,6 +224,15 @@ const char *environment_get(const char *name); /* NULL when unset or empty */
 int turn_take(const char *path);
 void turn_leave(int turn);
 
+/* leftover.c: what would stay behind if a signal ended the process, from when it is there until it is gone; a place is -1 where
+ * the table is full. qn_clear_up (workbench.h) ends and removes what is in it. */
+int leftover_child(int child); /* it leads a process group */
+int leftover_file(const char *path);
+void leftover_gone(int place);
+/* Under $TMPDIR or /tmp, with a name that begins so. Removed with the files in it. */
+bool folder_make_private(const char *name, char *path, size_t size, int *place);
+void folder_remove_private(const char *path, int place);
+
 /* aside.c: a file that is whole or not there: written aside piece by piece, flushed to the disk, renamed. */
 typedef struct file_aside file_aside;
 qn_status file_begin(const char *path, file_aside **out, qn_error *error);

@@ -110,7 +110,9 @@ qn_status process_run_for(const char *const *arguments, double limit_s, text *ou
         return error_set(error, QN_FAILED, "cannot run %s: %s", arguments[0], strerror(failed));
     }
     (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    int place = leftover_child(child);
     bool in_time = wait_for(child, ends[0], limit_s, output, &state);
+    leftover_gone(place);
     close(ends[0]);
     *exit_code = in_time && state != UNKNOWN && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
     if (in_time && state == UNKNOWN)

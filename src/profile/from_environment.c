@@ -139,6 +139,7 @@ static void *watch(void *unused)
     qn_profile_interrupted(of_process.profile);
     lock_give(&of_process.lock);
     finish();
+    qn_clear_up();
     signal(number, SIG_DFL);
     raise(number);
     return NULL;

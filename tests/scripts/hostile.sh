@@ -257,4 +257,37 @@ code=$?
 holds "a compiler that hangs is an error" test "$code" = 1
 holds "... that names the limit" grep -q 'had not finished after 1 s and was ended; QUERN_COMPILE_LIMIT' err
 holds "... in time" test $(($(date +%s) - start)) -lt 30
+
+# A signal in the middle: compilers end, private folders and files aside go. (A shell's own child would not take SIGINT.)
+printf '#!/bin/sh\ncase "$*" in *--version*) echo slowcc 1.0; exit;; esac\necho $$ >compiler\nsleep 60 &\nsleep 60\n' >slowcc
+mkdir temporary
+ended_by() { # SIGNAL UNTIL COMMAND...: the status after a signal that is sent when the file UNTIL is there
+    number=$1
+    until=$2
+    shift 2
+    env TMPDIR="$work/temporary" "$@" >out 2>err </dev/null &
+    running=$!
+    for turn in $(seq 200); do
+        ls $until >/dev/null 2>&1 && break
+        sleep 0.05
+    done
+    kill -"$number" $running
+    wait $running 2>/dev/null
+}
+for number in 15 1; do # to end, and that the terminal has gone
+    rm -f compiler
+    ended_by $number compiler env QUERN_CC="$work/slowcc" "$quern" run k.qn --set n=3 --device cpu --no-cache
+    code=$?
+    holds "signal $number while compiling: $code" test "$code" = $((128 + number))
+    holds "... ends the compiler" not kill -0 "$(cat compiler)"
+    holds "... and leaves nothing: $(ls -R temporary)" test -z "$(ls temporary)"
+done
+ended_by 15 'many.parquet.*.part' "$quern" data make --rows 100M -o many.parquet
+holds "a data set that is ended" test $? = 143
+holds "... leaves nothing" not ls many.parquet*
+rm -f compiler
+ended_by 15 compiler env QUERN_CC="$work/slowcc" "$quern" profile --trace program.json -- "$quern" run k.qn --set n=3 --device cpu --no-cache
+holds "a profile that is ended" test $? = 143
+holds "... ends its program and the compiler of it" not kill -0 "$(cat compiler)"
+holds "... and leaves nothing: $(ls temporary)" test -z "$(ls temporary)"
 finish

@@ -358,8 +358,10 @@ int compiler_end(const char **arguments, int count, bool assembler, bool librari
 
 qn_status compiler_read(compiler_make *make, const compiler *c, const char *source, text *out, qn_error *error)
 {
-    char folder[] = "/tmp/quern-asm-XXXXXX", path[64];
-    if (!mkdtemp(folder)) return error_set(error, QN_FAILED, "cannot make a folder in /tmp");
+    char folder[2100], path[2200];
+    int place;
+    if (!folder_make_private("quern-asm", folder, sizeof(folder), &place))
+        return error_set(error, QN_FAILED, "cannot make the folder %s", folder);
     snprintf(path, sizeof(path), "%s/kernel.s", folder);
     qn_status status = make(c, source, path, error);
     char *words = NULL;
@@ -367,7 +369,6 @@ qn_status compiler_read(compiler_make *make, const compiler *c, const char *sour
     if (status == QN_OK) status = file_read(path, (size_t)64 << 20, &words, &size, error);
     if (status == QN_OK) text_add_bytes(out, words, size);
     heap_free(words);
-    unlink(path);
-    rmdir(folder);
+    folder_remove_private(folder, place);
     return status;
 }

@@ -26,13 +26,15 @@ static bool find_tool(const char *name, char *path, size_t size)
 
 qn_status cubin_disassemble(const void *bytes, size_t size_bytes, bool lines, text *out, qn_error *error)
 {
-    char tool[1024], folder[] = "/tmp/quern-sass-XXXXXX", path[64];
+    char tool[1024], folder[2100], path[2200];
+    int place;
     bool nvdisasm = find_tool("nvdisasm", tool, sizeof(tool));
     if (!nvdisasm && !find_tool("cuobjdump", tool, sizeof(tool)))
         return error_set(error, QN_NO_DEVICE,
                          "the stage `sass` needs NVIDIA's nvdisasm or cuobjdump: install cuda-nvdisasm of the CUDA "
                          "toolkit, or set QUERN_CUDA_PATH to a toolkit that has it; the stage `ptx` needs neither");
-    if (!mkdtemp(folder)) return error_set(error, QN_FAILED, "cannot make a folder in /tmp");
+    if (!folder_make_private("quern-sass", folder, sizeof(folder), &place))
+        return error_set(error, QN_FAILED, "cannot make the folder %s", folder);
     snprintf(path, sizeof(path), "%s/kernel.cubin", folder);
     qn_status status = file_write(path, bytes, size_bytes, error);
     if (status == QN_OK) {
@@ -47,7 +49,6 @@ qn_status cubin_disassemble(const void *bytes, size_t size_bytes, bool lines, te
         if (status == QN_OK) text_add_bytes(out, text_get(&listing), listing.length);
         text_free(&listing);
     }
-    unlink(path);
-    rmdir(folder);
+    folder_remove_private(folder, place);
     return status;
 }

@@ -39,9 +39,10 @@ typedef struct busy_key {
 
 struct cache {
     char folder[3072];
-    char note[6400];  /* why the folder that was asked for is not used; or empty */
-    bool temporary;   /* `folder` is a private one that goes with the cache */
-    char spare[3072]; /* a private folder for what could not be kept in `folder`; or empty */
+    char note[6400];               /* why the folder that was asked for is not used; or empty */
+    bool temporary;                /* `folder` is a private one that goes with the cache */
+    char spare[3072];              /* a private folder for what could not be kept in `folder`; or empty */
+    int folder_place, spare_place; /* of the private ones, among what a signal must clear up */
     int64_t limit_bytes;
     pthread_mutex_t lock; /* of `busy` and of shrinking */
     pthread_cond_t made;
@@ -70,14 +71,6 @@ static bool usable(cache *c)
              open_to_others ? ", or set QUERN_CACHE to another folder)" : "",
              others ? " (set QUERN_CACHE to a folder of your own)" : "");
     return false;
-}
-
-static bool make_private(char folder[3072])
-{
-    const char *base = environment_get("TMPDIR");
-    if (!base || strlen(base) > 2000) base = "/tmp";
-    snprintf(folder, 3072, "%s/quern-XXXXXX", base);
-    return mkdtemp(folder) != NULL;
 }
 
 /* A compiler takes a relative name that begins so for an option. */
@@ -130,7 +123,7 @@ cache *cache_open(const char *folder, bool temporary)
     if (found && usable(c)) return c;
     if (!temporary && !found)
         snprintf(c->note, sizeof(c->note), "there is no folder for the cache (set QUERN_CACHE or HOME)");
-    c->temporary = make_private(c->folder);
+    c->temporary = folder_make_private("quern", c->folder, sizeof(c->folder), &c->folder_place);
     return c;
 }
 
@@ -361,7 +354,7 @@ static bool has_room(const char *folder, const char *hex)
 static const char *spare_folder(cache *c, const char *why)
 {
     lock_take(&c->lock);
-    if (!c->spare[0] && !make_private(c->spare)) c->spare[0] = 0;
+    if (!c->spare[0] && !folder_make_private("quern", c->spare, sizeof(c->spare), &c->spare_place)) c->spare[0] = 0;
     if (!c->note[0] && !c->temporary)
         snprintf(c->note, sizeof(c->note), "the cache folder %s %s: not everything that was compiled is kept",
                  c->folder, why);
@@ -522,22 +515,11 @@ qn_status cache_clear(cache *c, int64_t *removed_files, int64_t *removed_bytes, 
     return status;
 }
 
-/* A folder that mkdtemp made for us: all in it is ours. */
-static void remove_private(const char *path)
-{
-    DIR *folder = opendir(path);
-    if (!folder) return;
-    for (struct dirent *d; (d = readdir(folder));)
-        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0) (void)unlinkat(dirfd(folder), d->d_name, 0);
-    closedir(folder);
-    rmdir(path);
-}
-
 void cache_close(cache *c)
 {
     if (!c) return;
-    if (c->temporary) remove_private(c->folder);
-    if (c->spare[0]) remove_private(c->spare);
+    if (c->temporary) folder_remove_private(c->folder, c->folder_place);
+    if (c->spare[0]) folder_remove_private(c->spare, c->spare_place);
     pthread_cond_destroy(&c->made);
     pthread_mutex_destroy(&c->lock);
     heap_free(c);
