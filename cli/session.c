@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -93,10 +94,26 @@ static void tell_environment(void)
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         const char *words = getenv(numbers[i].name);
         if (!words || !*words) continue;
-        const char *end = words + strspn(words, "0123456789.");
-        bool known = end != words;
-        if (*end && strchr(numbers[i].units, *end)) end++;
-        if (!known || *end) remark("%s=%s is not %s, and was not followed", numbers[i].name, words, numbers[i].meant);
+        char number[64];
+        double value;
+        size_t length = strlen(words);
+        snprintf(number, sizeof(number), "%.*s", (int)(length - (strchr(numbers[i].units, words[length - 1]) != NULL)),
+                 words);
+        if (length >= sizeof(number) || !read_real(number, &value) || !(value >= 0 && value < HUGE_VAL))
+            remark("%s=%s is not %s, and was not followed", numbers[i].name, words, numbers[i].meant);
+    }
+    static const struct {
+        const char *name, *known; /* with spaces around each */
+    } words[] = {
+        {"QUERN_TUNE", " off on "}, {"QUERN_CODECS", " none "}, {"QUERN_PROFILE_DEVICE", " cupti events none "}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        const char *word = getenv(words[i].name);
+        char spaced[64];
+        if (!word || !*word) continue;
+        int length = snprintf(spaced, sizeof(spaced), " %s ", word);
+        if (length >= (int)sizeof(spaced) || strchr(word, ' ') || !strstr(words[i].known, spaced))
+            remark("%s=%s is none of the words that it knows (%.*s), and was not followed", words[i].name, word,
+                   (int)strlen(words[i].known) - 2, words[i].known + 1);
     }
 }
 

@@ -141,6 +141,8 @@ void plain_literal(char *to, size_t size, double x, bool wide);
 int plain_print(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int plain_print_list(char *to, size_t size, const char *format, va_list list);
 double number_parse(const char *words, char **end); /* end may be NULL */
+/* All of the words as a number from 0 on, one of the letters of `units` may follow, which is *unit, else 0. */
+bool number_amount(const char *words, const char *units, double *number, char *unit);
 /* Between the two, whatever this thread calls prints and reads numbers so. */
 typedef struct number_words {
     void *locale;

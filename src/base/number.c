@@ -11,6 +11,7 @@
 #include "base/base.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,4 +63,14 @@ int plain_print(char *to, size_t size, const char *format, ...)
 double number_parse(const char *words, char **end)
 {
     return strtod_l(words, end, plain());
+}
+
+bool number_amount(const char *words, const char *units, double *number, char *unit)
+{
+    char *end;
+    *number = number_parse(words, &end);
+    *unit = 0;
+    if (end == words || !isfinite(*number) || *number < 0) return false;
+    if (*end && strchr(units, *end)) *unit = *end++;
+    return !*end;
 }

@@ -20,15 +20,14 @@
 
 extern char **environ;
 
-enum { DEFAULT_LIMIT_S = 600, LOOK_MS = 50 };
+enum { DEFAULT_LIMIT_S = 600, MOST_LIMIT_S = 1000000, LOOK_MS = 50 };
 
 static double standard_limit_s(void)
 {
     const char *words = environment_get("QUERN_COMPILE_LIMIT");
-    char *end;
-    if (!words) return DEFAULT_LIMIT_S;
-    double limit_s = number_parse(words, &end);
-    return end == words || *end || !(limit_s >= 0) || limit_s > 1e6 ? DEFAULT_LIMIT_S : limit_s;
+    double limit_s;
+    char unit;
+    return words && number_amount(words, "", &limit_s, &unit) ? MINIMUM(limit_s, MOST_LIMIT_S) : DEFAULT_LIMIT_S;
 }
 
 static int start(const char *const *arguments, int output, pid_t *child)

@@ -86,7 +86,23 @@ export QUERN_CACHE_LIMIT=lots QUERN_COMPILE_LIMIT=5s
 try 0 run file.qn copy --set n=4
 says err "QUERN_CACHE_LIMIT=lots is not a size such as 512M or 2G, and was not followed"
 says err "QUERN_COMPILE_LIMIT=5s is not a number of seconds, 0 for no limit, and was not followed"
+export QUERN_CACHE_LIMIT=2GB QUERN_COMPILE_LIMIT=-1 QUERN_TUNE=never QUERN_CODECS=zlib QUERN_PROFILE_DEVICE="events none"
+try 0 run file.qn copy --set n=4
+for said in "CACHE_LIMIT=2GB is not a size" "COMPILE_LIMIT=-1 is not a number" "TUNE=never is none of the words that it knows (off on), and was not followed" \
+    "CODECS=zlib is none" "PROFILE_DEVICE=events none is none"; do
+    says err "QUERN_$said"
+done
+# What is said to be followed is, and the other way round.
+export QUERN_CACHE_LIMIT=1.5g QUERN_COMPILE_LIMIT=1e-9
+unset QUERN_TUNE QUERN_CODECS QUERN_PROFILE_DEVICE
+try 1 run file.qn copy --set n=5 --device cpu --no-cache
+says err "had not finished after 1e-09 s"
+holds "no number that was followed is said not to be: $(cat err)" sh -c "! grep -q 'was not followed' err"
 unset QUERN_CACHE_LIMIT QUERN_COMPILE_LIMIT
+for folder in file.qn /dev/null file.qn/inside; do
+    try 2 run file.qn copy --set n=4 --device ref --keep "$folder"
+    says err "cannot make the folder ${folder%/inside}"
+done
 try 0 profile file.qn twice --set n=100
 holds "nothing is compiled while a function is profiled: $(cat out)" sh -c "! grep -q 'compile kernels' out"
 

@@ -94,16 +94,14 @@ static bool standard_folder(char *folder, size_t size)
 static int64_t limit_from_environment(void)
 {
     const char *words = environment_get("QUERN_CACHE_LIMIT");
-    if (!words) return DEFAULT_LIMIT_BYTES;
-    char *end;
-    errno = 0;
-    double number = number_parse(words, &end);
-    double unit = *end == 'K' || *end == 'k'   ? 1024.0
-                  : *end == 'M' || *end == 'm' ? 1048576.0
-                  : *end == 'G' || *end == 'g' ? 1073741824.0
-                                               : 1.0;
-    if (end == words || errno || !(number >= 0) || number * unit > 9e18) return DEFAULT_LIMIT_BYTES;
-    return (int64_t)(number * unit);
+    double number;
+    char letter;
+    if (!words || !number_amount(words, "kKmMgG", &number, &letter)) return DEFAULT_LIMIT_BYTES;
+    double unit = letter == 'K' || letter == 'k'   ? 1024.0
+                  : letter == 'M' || letter == 'm' ? 1048576.0
+                  : letter == 'G' || letter == 'g' ? 1073741824.0
+                                                   : 1.0;
+    return (int64_t)MINIMUM(number * unit, 9e18);
 }
 
 bool cache_place(const char *folder, char *out, size_t size)

@@ -107,9 +107,7 @@ const device_about *slot_about(qn_context *context, int slot)
 
 int context_library_wish(const qn_context *context, int wish)
 {
-    return context->library == LIBRARY_NEVER              ? 0
-           : !wish && context->library == LIBRARY_ALWAYS ? 1
-                                                         : wish;
+    return context->library == LIBRARY_NEVER ? 0 : !wish && context->library == LIBRARY_ALWAYS ? 1 : wish;
 }
 
 int context_library(const qn_context *context, int slot, int wish)
@@ -160,6 +158,7 @@ qn_status context_open(const qn_context_options *options, qn_context **out, qn_e
     library_use library;
     QN_TRY(log_from_environment(&log, error));
     QN_TRY(library_from_environment(&library, error));
+    if (options->keep_folder) QN_TRY(folder_open(options->keep_folder, error));
     qn_context *c = calloc(1, sizeof(*c));
     if (!c) return error_set(error, QN_NO_MEMORY, "no memory for a context");
     pthread_mutex_init(&c->lock, NULL);
