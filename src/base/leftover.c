@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum { MOST_LEFTOVERS = 64, LONGEST_PATH = 4096, WAIT_MS = 500 };
-enum { FREE, BEING_FILLED, CHILD, FILE_ASIDE, FOLDER };
+enum { FREE, BEING_FILLED, CHILD, ENDING, FILE_ASIDE, FOLDER };
 
 typedef struct leftover {
     atomic_int kind;
@@ -61,9 +61,11 @@ int leftover_file(const char *path)
     return take(FILE_ASIDE, 0, path);
 }
 
+/* Whoever ran a child that was ended here waits for the signal to end the process, and does not report a failure first. */
 void leftover_gone(int place)
 {
-    if (place >= 0) atomic_store(&leftovers[place].kind, FREE);
+    if (place >= 0 && atomic_exchange(&leftovers[place].kind, FREE) == ENDING)
+        (void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
 }
 
 bool folder_make_private(const char *name, char *path, size_t size, int *place)
@@ -117,17 +119,20 @@ static bool holds(const leftover *l, int kind)
 static void end_children(void)
 {
     for (int i = 0; i < MOST_LEFTOVERS; i++)
-        if (holds(&leftovers[i], CHILD)) kill(-leftovers[i].child, SIGTERM);
+        if (holds(&leftovers[i], CHILD)) {
+            atomic_store(&leftovers[i].kind, ENDING);
+            kill(-leftovers[i].child, SIGTERM);
+        }
     for (int waited = 0, left = 1; left; waited += 5) {
         left = 0;
         for (int i = 0; i < MOST_LEFTOVERS; i++) {
             leftover *l = &leftovers[i];
-            if (!holds(l, CHILD)) continue;
+            if (l->child <= 0 || !holds(l, ENDING)) continue;
             if (waited >= WAIT_MS) kill(-l->child, SIGKILL);
             if (waitpid(l->child, NULL, waited >= WAIT_MS ? 0 : WNOHANG) == 0)
                 left++;
             else
-                leftover_gone(i);
+                l->child = 0;
         }
         if (left) (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
