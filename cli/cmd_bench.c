@@ -178,7 +178,12 @@ int command_cache(const command *self, const arguments *given)
     } else {
         int64_t files = 0, bytes = 0;
         status = qn_cache_clear(context, &files, &bytes, &error) == QN_OK ? EXIT_OK : report_error(&error);
+        const char *note = qn_cache_note(context);
         if (status == EXIT_OK) printf("removed %" PRId64 " files, %.1f MB\n", files, (double)bytes * 1e-6);
+        if (status == EXIT_OK && *note) { /* it is not the folder that was meant */
+            remark("%s", note);
+            status = EXIT_FINDING;
+        }
     }
     qn_context_close(context);
     return status;

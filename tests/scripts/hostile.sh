@@ -124,6 +124,17 @@ chmod 777 cache_of_others
 QUERN_CACHE=$work/cache_of_others "$quern" run k.qn --set n=3 --device cpu >out 2>err
 holds "a folder that others may write is told" grep -q 'may be written by others' err
 holds "... and not used" test -z "$(ls cache_of_others | grep '^quern-')"
+QUERN_CACHE=$work/cache_of_others "$quern" cache clear >out 2>err
+holds "... nor cleared, which is no success" test $? = 1
+holds "... and told" grep -q 'may be written by others' err
+tunes='kernel k(in float x[n], out float y[n], const int B = 64) launch (cdiv(n, B)) tune (B in {32}) { y[program(0) * B : B] = 2 * x[program(0) * B : B]; }'
+echo "$tunes" >tunes.qn
+mkdir -m 700 cache_of_pipes
+mkfifo -m 600 cache_of_pipes/tune.log
+for folder in "$work/cache_of_others" "$work/cache_of_pipes"; do
+    QUERN_CACHE=$folder "$quern" tune tunes.qn k --set n=64 --budget 0.1s --device cpu --threads 1 >out 2>err
+    holds "timings that no other process finds are not said to be kept: $(cat out)" grep -q '^not kept, as the cache folder cannot be used' out
+done
 
 # A full disk under the cache, where one can be made.
 mkdir small

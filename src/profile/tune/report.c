@@ -99,8 +99,9 @@ void tune_table(const tuning *t, text *out)
     else
         text_print(out, "best: %s\n", best->words);
     text_add(out, b->context->no_cache ? "nothing is kept (no cache): give these with --set\n"
-                                       : "kept: calls of this kernel at sizes like these use it where they do not set "
-                                         "these themselves\n");
+                  : t->kept            ? "kept: calls of this kernel at sizes like these use it where they do not set "
+                                         "these themselves\n"
+                                       : "not kept, as the cache folder cannot be used: give these with --set\n");
 }
 
 void tune_json(const tuning *t, const char *path, json *out)

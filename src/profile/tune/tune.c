@@ -212,9 +212,10 @@ static qn_status remember(tuning *t, qn_error *error)
     QN_TRY(plan_call(b, &plain, &b->at, &call, error));
     for (int i = 0; i < t->name_count; i++) call_forget_setting(call, t->names[i]);
     qn_status status = tune_key_of(call, b->slot, &key, error);
+    t->kept = status == QN_OK;
     for (int i = 0; i < t->count && status == QN_OK; i++)
         if (isfinite(t->items[i].median_ns))
-            tune_record(b->context, text_get(&key), t->items[i].words, t->items[i].median_ns);
+            t->kept &= tune_record(b->context, text_get(&key), t->items[i].words, t->items[i].median_ns);
     text_free(&key);
     qn_call_free(call);
     return status;

@@ -46,7 +46,8 @@ typedef struct tuning {
     int count, taken;  /* taken: how many are looked at with this effort */
     int64_t start_ns;
     double budget_ns;
-    int best; /* -1: none */
+    int best;  /* -1: none */
+    bool kept; /* other processes find the timings */
 } tuning;
 
 typedef struct tune_choice {

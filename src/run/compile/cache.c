@@ -130,6 +130,11 @@ const char *cache_folder(const cache *c)
     return c->folder;
 }
 
+bool cache_lasts(const cache *c)
+{
+    return !c->temporary;
+}
+
 const char *cache_note(const cache *c)
 {
     return c->note;

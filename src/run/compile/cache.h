@@ -17,6 +17,7 @@ bool cache_place(const char *folder, char *out, size_t size); /* the folder, bef
 cache *cache_open(const char *folder, bool temporary);
 void cache_close(cache *c); /* NULL is fine */
 const char *cache_folder(const cache *c);
+bool cache_lasts(const cache *c); /* the next process finds what is in its folder */
 const char *cache_note(const cache *c); /* "", or one line: why nothing is kept although that was asked for */
 
 /* Writes the binary to `path` (aside; the cache renames it). */

@@ -19,8 +19,9 @@ void tune_key(const qn_call *call, int slot, const bindings *constants, const bi
 /* The key of a call with everything set. */
 qn_status tune_key_of(qn_call *call, int slot, text *out, qn_error *error);
 
-/* Keeps one timing; a later one of the same configuration replaces it. Takes the context's lock. */
-void tune_record(qn_context *context, const char *key, const char *configuration, double median_ns);
+/* Keeps one timing; a later one of the same configuration replaces it. False: for this context alone, as no other will find
+ * it. Takes the context's lock. */
+bool tune_record(qn_context *context, const char *key, const char *configuration, double median_ns);
 /* The fastest configuration of the key that agrees with the settings; false: there is none. Takes the lock. */
 bool tune_best(qn_context *context, const char *key, const bindings *settings, text *configuration);
 /* Has anything been recorded for a kernel of this name? Cheap: most kernels are never tuned. Takes the lock. */

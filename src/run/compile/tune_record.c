@@ -176,20 +176,22 @@ static void key_hash(const char *key, char hex[33])
     hash_to_hex(hash_bytes(key, strlen(key)), hex);
 }
 
-void tune_record(qn_context *context, const char *key, const char *configuration, double median_ns)
+bool tune_record(qn_context *context, const char *key, const char *configuration, double median_ns)
 {
     char hex[33], path[4096], kernel[256];
     key_hash(key, hex);
     snprintf(kernel, sizeof(kernel), "%.*s", (int)strcspn(key, "\n"), key);
     lock_take(&context->lock);
     book_put(book_open(context), (tune_entry){kernel, hex, configuration, median_ns});
-    if (book_path(context, path, sizeof(path))) { /* only a record: losing a line harms nothing */
+    bool kept = false;
+    if (book_path(context, path, sizeof(path))) {
         text line = {0};
         text_print(&line, "%s\t%s\t%s\t%.1f\n", kernel, hex, configuration, median_ns);
-        (void)file_append_own(path, text_get(&line), line.length);
+        kept = file_append_own(path, text_get(&line), line.length) && cache_lasts(context_cache(context));
         text_free(&line);
     }
     lock_give(&context->lock);
+    return kept;
 }
 
 bool tune_knows(qn_context *context, const char *kernel)
