@@ -126,6 +126,7 @@ const char *choose_device(const qn_context *context, const arguments *given);
 const char *wanted_device(const qn_context *context, const arguments *given, int *exit_status);
 FILE *open_for_reading(const char *path); /* no folder, no pipe that nobody writes to; NULL: errno says why not */
 char *read_whole_file(const char *path);  /* on the heap; NULL: errno says why not */
+const char *why_not_read(void); /* behind read_whole_file */
 void close_context(qn_context *context);  /* after telling that nothing is kept, if the cache cannot be written */
 qn_module *open_module(qn_context *context, const char *path, int *exit_status);
 /* The kernel that the second word names, or the file's only one; else lists what there is. */

@@ -58,13 +58,18 @@ char *read_whole_file(const char *path)
         got = fread(all + length, 1, capacity - length - 1, file);
         length += got;
     } while (got && length <= most);
-    int reason = length > most ? EFBIG : ferror(file) ? EIO : 0;
+    int reason = length > most ? EFBIG : ferror(file) ? EIO : memchr(all, 0, length) ? EILSEQ : 0;
     all[length] = 0;
     fclose(file);
     if (!reason) return all;
     free(all);
     errno = reason;
     return NULL;
+}
+
+const char *why_not_read(void)
+{
+    return errno == EILSEQ ? "it has bytes that are 0, so it is no text" : strerror(errno);
 }
 
 /* Schedules of the user's own, of --edited. */
@@ -74,7 +79,7 @@ static bool use_schedules(qn_context *context, const char *path, int *exit_statu
     if (!path) return true;
     char *words = read_whole_file(path);
     if (!words) {
-        complain("cannot read %s: %s", path, strerror(errno));
+        complain("cannot read %s: %s", path, why_not_read());
         *exit_status = EXIT_WRONG_CALL;
         return false;
     }

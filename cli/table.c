@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char separators[] = ",; \t\r";
+static const char blanks[] = " \t\r";
 #define EXACT 0x1p53 /* numbers are read as doubles: whole ones below this are what was written */
 
 static char separator_of(const char *path)
@@ -24,26 +24,45 @@ bool is_table(const char *path)
     return separator_of(path) != 0;
 }
 
+/* To where the next field begins; how many separators were on the way. Between blanks there is nothing. */
+static int skip_separators(const char *path, char **at)
+{
+    int passed = 0;
+    for (char *p = *at;; p++) {
+        *at = p;
+        if (*p == ',' || *p == ';' || (*p == '\t' && separator_of(path) == '\t'))
+            passed++;
+        else if (!*p || !strchr(blanks, *p))
+            return passed;
+    }
+}
+
 /* The numbers of one line go behind those before; how many, or -1 after a complaint. */
 static int64_t read_line(const char *path, int number, char *line, qn_array *out, int64_t before, int64_t *room)
 {
     int64_t count = 0;
-    char *rest;
+    char *at = line;
     double *numbers = out->data;
     line[strcspn(line, "#")] = 0;
-    for (char *at = strtok_r(line, separators, &rest); at; at = strtok_r(NULL, separators, &rest)) {
+    int passed = skip_separators(path, &at);
+    while (*at) {
         double value;
-        if (!read_real(at, &value)) {
-            complain("%s:%d: `%.40s` is not a number%s", path, number, at,
+        char *field = at, *end = at + strcspn(at, ",; \t\r");
+        if (passed > (count > 0)) break; /* told below */
+        at = end;
+        passed = skip_separators(path, &at);
+        *end = 0;
+        if (!read_real(field, &value)) {
+            complain("%s:%d: `%.40s` is not a number%s", path, number, field,
                      number == 1 ? ": take the line of names away, or put # before it" : "");
             return -1;
         }
-        bool whole = at[strspn(at, "+-0123456789")] == 0;
+        bool whole = field[strspn(field, "+-0123456789")] == 0;
         if (whole && (value >= EXACT || value <= -EXACT)) {
             complain("%s:%d: `%.40s` is a whole number of 2^53 or beyond, which text does not keep: give the array as "
                      ".npy, or "
                      "write the number with an exponent if it need not be exact",
-                     path, number, at);
+                     path, number, field);
             return -1;
         }
         if (before + count == *room) {
@@ -52,13 +71,17 @@ static int64_t read_line(const char *path, int number, char *line, qn_array *out
         }
         numbers[before + count++] = value;
     }
+    if (*at || (count && passed > 1)) { /* the numbers behind it would move to other places */
+        complain("%s:%d: a field is empty: write nan for a number that is missing", path, number);
+        return -1;
+    }
     return count;
 }
 
 bool table_read(const char *path, int rank, qn_array *out)
 {
     char *text = read_whole_file(path), *rest = text;
-    if (!text) return complain("cannot open %s: %s", path, strerror(errno)), false;
+    if (!text) return complain("cannot open %s: %s", path, why_not_read()), false;
     int64_t room = 0, total = 0, lines = 0, columns = 0;
     bool good = true;
     *out = (qn_array){.type = QN_F64, .data = memory_or_exit(NULL, 1)};

@@ -106,6 +106,24 @@ done
 try 0 profile file.qn twice --set n=100
 holds "nothing is compiled while a function is profiled: $(cat out)" sh -c "! grep -q 'compile kernels' out"
 
+# Text with holes: a number that is missing does not move the ones behind it.
+for words in '1,,2' ',1' ';1;2' '1,2,,' '1, ,2'; do
+    echo "$words" >holes.csv
+    try 2 run file.qn copy --in x=holes.csv --device ref
+    says err "holes.csv:1: a field is empty: write nan for a number that is missing"
+done
+printf '1\t\t2\n' >holes.tsv
+try 2 run file.qn copy --in x=holes.tsv --device ref
+says err "holes.tsv:1: a field is empty"
+for words in '1,2,' '1 ,  2' '1;2' ' 1  2 ' '1,2 # two'; do
+    echo "$words" >whole.csv
+    try 0 run file.qn copy --in x=whole.csv --device ref
+    says out "y: f32[2]  min 1  max 2"
+done
+printf '1,2\0,3\n' >holes.csv
+try 2 run file.qn copy --in x=holes.csv --device ref
+says err "it has bytes that are 0, so it is no text"
+
 # Programs as users of PyTorch, Triton, CUDA, NumPy, JAX, C, OpenCL, Julia, Halide, Rust and Metal would begin them: one look at
 # the message says what to write, and where.
 while IFS='~' read -r program advice; do
