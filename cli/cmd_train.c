@@ -301,6 +301,11 @@ int command_train(const command *self, const arguments *given)
     } else {
         print_trained(&r);
         status = r.valid.count > 0 ? print_valid(&r) : EXIT_OK;
+        if (r.unsaved) {
+            complain("the run was not saved to its end: %s",
+                     *r.checkpoint ? "--resume goes on from that checkpoint" : "nothing of it is left");
+            status = EXIT_FINDING;
+        }
         if (r.stopped) {
             print_safely(stderr, "stopped at step %" PRId64 "%s\n", r.steps,
                          *r.checkpoint ? "; --resume goes on from there" : "; nothing was saved (--out)");

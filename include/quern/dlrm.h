@@ -145,6 +145,7 @@ typedef struct qn_dlrm_result {
     bool stopped;                   /* by options.stop */
     bool constant;                  /* predictions do not differ: it did not learn */
     char checkpoint[QN_DLRM_PATH];  /* the last one; "": none */
+    bool unsaved;                   /* the last save failed, and with it the steps after `checkpoint` are lost */
     int64_t parameters;
     double compile_seconds;
 } qn_dlrm_result;

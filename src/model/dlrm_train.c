@@ -276,7 +276,8 @@ static qn_status validate(teller *t, qn_error *error)
     return QN_OK;
 }
 
-/* A failure to save (a full disk) is told and does not end the run: the last good one is still there. */
+/* A failure to save (a full disk) is told and does not end the run: the last good one is still there. That of the last save
+ * is a failure of the run, which has done what is nowhere now. */
 static void save(teller *t)
 {
     run *r = t->r;
@@ -289,6 +290,7 @@ static void save(teller *t)
     t->told_ns += clock_now_ns() - begun;
     t->saved_ns = clock_now_ns();
     if (!status) t->saved_step = r->state.step;
+    t->result->unsaved = status != QN_OK;
     if (status)
         tell_note(t, true, "no checkpoint at step %lld: %s; training goes on, %s%s", (long long)r->state.step,
                   error.message, *r->checkpoint ? "the last good one is " : "and there is none yet", r->checkpoint);

@@ -200,7 +200,8 @@ cp -r whole full
     echo $? >code
 )
 call="quern $run on a full disk"
-[ "$(cat code)" = 0 ] && good || { bad "$call: exit $(cat code)"; cat out err; }
+[ "$(cat code)" = 1 ] && good || { bad "$call: exit $(cat code), which is no success: its last steps are lost"; cat out err; }
+says err "the run was not saved to its end: --resume goes on from that checkpoint"
 says err "training goes on, the last good one is full/step_000000500.safetensors"
 cmp -s whole/step_000000500.safetensors full/step_000000500.safetensors && good || bad "the last good checkpoint changed"
 
