@@ -86,6 +86,7 @@ typedef struct pipe_out {
 } pipe_out;
 bool pipe_begin(pipe_out *s, arguments *given); /* false with a complaint */
 bool pipe_end(pipe_out *s);
+const char *pipe_shown(const char *path); /* what to call it: the file aside is no name that anybody gave */
 void pipe_forget(void); /* by the handler of a signal */
 
 /* report.c: what every command says in the same way. */

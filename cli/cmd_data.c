@@ -99,7 +99,7 @@ static int write_dataset(qn_dataset *d, const char *path, const char *what, cons
     int64_t rows = 0;
     char size[32];
     if (qn_dataset_rows(d, &rows, &error)) return report_error(&error);
-    print_safely(stdout, "%s: %" PRId64 " rows, %s, %.1f s, %.2f million rows/s\n", path, rows,
+    print_safely(stdout, "%s: %" PRId64 " rows, %s, %.1f s, %.2f million rows/s\n", pipe_shown(path), rows,
                  size_of_file(path, size), took, (double)rows / took * 1e-6);
     return EXIT_OK;
 }

@@ -74,7 +74,7 @@ static int give_outputs(const qn_module *module, const char *kernel, qn_call *ca
         else if (!is_table(path) && qn_npy_write(path, &array, &error) != QN_OK)
             return report_error(&error);
         else
-            print_safely(stdout, "%s: written to %s\n", param.name, path);
+            print_safely(stdout, "%s: written to %s\n", param.name, pipe_shown(path));
     }
     return EXIT_OK;
 }

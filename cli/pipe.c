@@ -22,6 +22,11 @@ void pipe_forget(void)
     if (*made) (void)unlink(made);
 }
 
+const char *pipe_shown(const char *path)
+{
+    return *made && !strcmp(path, made) ? "the standard output" : path;
+}
+
 bool pipe_begin(pipe_out *s, arguments *given)
 {
     const char **paths[] = {&given->json,   &given->csv,    &given->plot,  &given->trace,

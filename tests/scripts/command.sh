@@ -53,6 +53,7 @@ try 0 run - --device cpu --set n=7
 says out "y: f32[7]"
 try 2 run - --device ref
 try 0 run - --device cpu --out y=-
+says err 'y: written to the standard output'
 says out "NUMPY"
 try 0 profile file.qn copy --device cpu --runs 1
 says err "n = 300, of its bench; others with --set"
