@@ -4,7 +4,19 @@
  * SPDX-License-Identifier: MIT
  */
 
-/* swap_<m>(p, seen, next): compare and swap of the bits; to_bits and from_bits between them and registers. */
+/* swap_<m>(p, seen, next): compare and swap of the bits; to_bits and from_bits between them and registers. seen_<m>(p): the
+ * bits to begin with. On a GPU a volatile read is one that may meet atomics of others; `emu` is told so. */
+
+//@ part seen_$t
+//@ for f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64
+INLINE $u seen_$t(const $m *p)
+{
+#ifdef QUERN_EMU
+    return __atomic_load_n((const $u *)p, __ATOMIC_RELAXED);
+#else
+    return *(const volatile $u *)p;
+#endif
+}
 
 //@ part swap_$t
 //@ for f32 f64
@@ -34,12 +46,13 @@ INLINE $u swap_$t($m *p, $u seen, $u next) { return atomicCAS(($u *)p, seen, nex
 
 //@ part swap_$t
 //@ for i8 u8
+//@ needs seen_u16
 INLINE $u to_bits_$t($v x) { return ($u)x; }
 INLINE $v from_bits_$t($u x) { return ($v)x; }
 INLINE $u swap_$t($m *p, $u seen, $u next)
 {
     unsigned long place = (unsigned long)p;
-    unsigned short *half = (unsigned short *)(place & ~1ul), old = *(volatile unsigned short *)half;
+    unsigned short *half = (unsigned short *)(place & ~1ul), old = seen_u16(half);
     const int shift = (int)(place & 1) * 8;
     for (;;) {
         const $u now = ($u)(old >> shift);
@@ -111,10 +124,10 @@ INLINE unsigned long atomic_max_u64(unsigned long *p, unsigned long v)
 
 //@ part atomic_add_$t
 //@ for f16 bf16
-//@ needs swap_$t
+//@ needs seen_$t swap_$t
 INLINE $v atomic_add_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -125,10 +138,10 @@ INLINE $v atomic_add_$t($m *p, $v v)
 
 //@ part atomic_add_$t
 //@ for i8 i16 u8 u16
-//@ needs swap_$t
+//@ needs seen_$t swap_$t
 INLINE $v atomic_add_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -139,10 +152,10 @@ INLINE $v atomic_add_$t($m *p, $v v)
 
 //@ part atomic_min_$t
 //@ for f32 f64 i8 i16 u8 u16
-//@ needs swap_$t min_$t
+//@ needs seen_$t swap_$t min_$t
 INLINE $v atomic_min_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -153,10 +166,10 @@ INLINE $v atomic_min_$t($m *p, $v v)
 
 //@ part atomic_max_$t
 //@ for f32 f64 i8 i16 u8 u16
-//@ needs swap_$t max_$t
+//@ needs seen_$t swap_$t max_$t
 INLINE $v atomic_max_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -167,10 +180,10 @@ INLINE $v atomic_max_$t($m *p, $v v)
 
 //@ part atomic_min_$t
 //@ for f16 bf16
-//@ needs swap_$t min_f32
+//@ needs seen_$t swap_$t min_f32
 INLINE $v atomic_min_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -181,10 +194,10 @@ INLINE $v atomic_min_$t($m *p, $v v)
 
 //@ part atomic_max_$t
 //@ for f16 bf16
-//@ needs swap_$t max_f32
+//@ needs seen_$t swap_$t max_f32
 INLINE $v atomic_max_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -195,10 +208,10 @@ INLINE $v atomic_max_$t($m *p, $v v)
 
 //@ part atomic_and_$t
 //@ for i8 i16 u8 u16
-//@ needs swap_$t
+//@ needs seen_$t swap_$t
 INLINE $v atomic_and_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -209,10 +222,10 @@ INLINE $v atomic_and_$t($m *p, $v v)
 
 //@ part atomic_or_$t
 //@ for i8 i16 u8 u16
-//@ needs swap_$t
+//@ needs seen_$t swap_$t
 INLINE $v atomic_or_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -223,10 +236,10 @@ INLINE $v atomic_or_$t($m *p, $v v)
 
 //@ part atomic_xor_$t
 //@ for i8 i16 u8 u16
-//@ needs swap_$t
+//@ needs seen_$t swap_$t
 INLINE $v atomic_xor_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         const $v x = from_bits_$t(seen);
@@ -237,10 +250,10 @@ INLINE $v atomic_xor_$t($m *p, $v v)
 
 //@ part atomic_exchange_$t
 //@ for f16 bf16 i8 i16 u8 u16
-//@ needs swap_$t
+//@ needs seen_$t swap_$t
 INLINE $v atomic_exchange_$t($m *p, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         old = swap_$t(p, seen, to_bits_$t(v));
@@ -252,10 +265,10 @@ INLINE $v atomic_exchange_$t($m *p, $v v)
 
 //@ part atomic_cas_$t
 //@ for f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64
-//@ needs swap_$t
+//@ needs seen_$t swap_$t
 INLINE $v atomic_cas_$t($m *p, $v expected, $v v)
 {
-    $u seen, old = *(volatile $u *)p;
+    $u seen, old = seen_$t(p);
     do {
         seen = old;
         if (from_bits_$t(seen) != expected) break;
