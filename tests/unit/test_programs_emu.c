@@ -359,6 +359,23 @@ TEST(asserts_and_prints)
     qn_context_close(own);
 }
 
+/* Positions of a pass that is no loop are counted where there are none, too: no division by the extent. */
+TEST(empty_axes)
+{
+    qn_context *own;
+    qn_error error;
+    EXPECT(qn_context_open(NULL, &own, &error) == QN_OK);
+    static const char source[] = "kernel scanned(out bf16 y[31][n], out i64 at[n]) launch (1)\n"
+                                 "{\n"
+                                 "    tile bf16 v = cummin(bf16((iota(31)[:][] * 3 + iota(n)[][:]) % 13), axis = 1);\n"
+                                 "    y[:][:] = v;\n"
+                                 "    at[:] = argmin(v, axis = 0);\n"
+                                 "}\n";
+    EXPECT(run_text(own, source, "scanned", 0, &error) == QN_OK);
+    EXPECT(run_text(own, source, "scanned", 5, &error) == QN_OK);
+    qn_context_close(own);
+}
+
 TEST(open_context)
 {
     qn_error error;
@@ -373,5 +390,5 @@ TEST(close_context)
 }
 
 TEST_MAIN(CASE(open_context), CASE(hazards), CASE(programs), CASE(kernels_of_the_folder), CASE(long_rows),
-          CASE(a_changed_operator_is_seen), CASE(a_missing_barrier_is_seen), CASE(asserts_and_prints),
+          CASE(a_changed_operator_is_seen), CASE(a_missing_barrier_is_seen), CASE(asserts_and_prints), CASE(empty_axes),
           CASE(close_context))

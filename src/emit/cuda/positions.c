@@ -55,8 +55,14 @@ const char *cuda_index_type(cnest *n, unsigned axes)
     return cuda_index_is_int(n, axes) ? "int" : "long";
 }
 
-/* Coordinates of the axes of a set, from their flat index. Unsigned division by a constant is the short one. */
-static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
+static unsigned axes_after(unsigned axes, int axis)
+{
+    return axes & ~((2u << axis) - 1);
+}
+
+/* Coordinates of the axes of a set, from their flat index. Unsigned division by a constant is the short one. A loop has no
+ * trip where an axis is empty; outside of one its extent is divided by all the same, as 1. */
+static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat, bool in_loop)
 {
     emitter *e = n->e;
     bool outermost = true;
@@ -67,12 +73,17 @@ static void put_coordinates(cnest *n, text *to, unsigned axes, const char *flat)
         if (!(axes >> axis & 1)) continue;
         const char *stride = cuda_product_text(n, axes, axis), *words = flat;
         const char *as = narrow ? "(unsigned)" : "";
-        if (stride != words_one) words = arena_print(e->memory, "%s / %s(%s)", flat, as, stride);
         int64_t dim = n->view.layout->loops[axis];
+        if (stride != words_one)
+            words = arena_print(e->memory, "%s / %s(%s)", flat, as,
+                                in_loop || layout_count_of(n->view.layout, axes_after(axes, axis)) > 0
+                                    ? stride
+                                    : arena_print(e->memory, "%s ? %s : 1", stride, stride));
         if (!outermost && dim >= 0)
             words = arena_print(e->memory, "%s %% %s%" PRId64, words, as, dim);
         else if (!outermost)
-            words = arena_print(e->memory, "%s %% %s%s", words, as, extent_text(e, dim));
+            words = arena_print(e->memory, in_loop ? "%s %% %s%s" : "%s %% %s(%s ? %s : 1)", words, as,
+                                extent_text(e, dim), extent_text(e, dim));
         text_print(to, "const %s i%d = %s;\n", type, axis, words);
         outermost = false;
     }
@@ -130,7 +141,7 @@ text cuda_rows_end(cnest *n)
     } else {
         text_print(&all, "for (%s row = 0; row < %s; row++) {\n", type, rows);
     }
-    put_coordinates(n, &head, l->row_axes, "row");
+    put_coordinates(n, &head, l->row_axes, "row", true);
     add_lines(&all, text_get(&head), 1);
     add_lines(&all, text_get(&n->level[LEVEL_ROW]), 1);
     text_add(&all, "}\n");
@@ -169,7 +180,7 @@ void cuda_positions(cnest *n, text *to)
     if (first) words = arena_print(e->memory, "%s + %s", first, words);
     if (l->shifted) words = arena_print(e->memory, "%s - shift%d", words, l->number);
     text_print(to, "const %s %s = %s;\n", cuda_index_type(n, axes), name, words);
-    if (axes & (axes - 1)) put_coordinates(n, to, axes, name);
+    if (axes & (axes - 1)) put_coordinates(n, to, axes, name, first != NULL);
     const char *count = cuda_product_text(n, axes, -1);
     if (n->in)
         text_print(to, "const int in = %s;\n", n->all_there ? n->row_guard ? n->row_guard : "1" : n->chunk_guard);
