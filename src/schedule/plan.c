@@ -74,6 +74,16 @@ static bool has_one_thread(const planner *p, int loop_count)
     return !p->e->spread || loop_count > (p->open ? MAXIMUM(p->open->outer, 0) : 0);
 }
 
+/* Does the sink that joins run the loops of this pass of the open group? On a GPU others fall to other threads. */
+static bool joins_loops_of(const planner *p, int pass)
+{
+    const pass_nest *other = &p->open->passes[pass];
+    tile_type type = tile_type_of(p->e->k, p->joining->v);
+    int64_t loops[MAX_RANK];
+    int count = loops_of(&type, loops);
+    return count == other->loop_count && !memcmp(loops, other->loops, sizeof(int64_t) * (size_t)count);
+}
+
 void check_demand(survey *e, value v, const place *at, void *context)
 {
     planner *p = context;
@@ -87,6 +97,9 @@ void check_demand(survey *e, value v, const place *at, void *context)
             p->must_close = true;
         else if (is_fold && place_level(&own, type.rank) > p->open->outer)
             p->must_close = true;
+        else if (e->spread && !is_fold && place_level(&own, type.rank) > MAXIMUM(p->open->outer, 0) &&
+                 !joins_loops_of(p, p->home_pass[root]))
+            p->must_close = true; /* no barrier stands inside a group */
         else
             p->least_pass = MAXIMUM(p->least_pass, p->home_pass[root] + (is_fold ? 1 : 0));
     }
