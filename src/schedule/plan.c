@@ -272,6 +272,37 @@ static int innermost_fold(const survey *e, const tile_op *op)
     return first == NO_AXIS ? loop : first;
 }
 
+static bool is_place_across(const survey *e, const tile_op *op)
+{
+    return (op->attr.fold == FOLD_ARGMAX || op->attr.fold == FOLD_ARGMIN) && innermost_fold(e, op) == NO_AXIS;
+}
+
+value operand_in_memory(const survey *e, const tile_op *op, int operand)
+{
+    value v = op->operands[operand];
+    tile_op *load;
+    bool swapped;
+    switch (op->code) {
+    case OP_PRINT: return v;
+    case OP_RESHAPE: return tile_is_buffered(e, op->results[0]) ? v : 0;
+    case OP_REDUCE: return is_place_across(e, op) ? v : 0;
+    case OP_DOT: {
+        if (operand > 1 || dot_operand_is_direct(e, v, &load, &swapped)) return 0;
+        const tile_op *def = tile_def(e->k, v);
+        return def && def->code == OP_PERMUTE && value_is_virtual(e, v) ? def->operands[0] : v; /* read across */
+    }
+    default: return 0;
+    }
+}
+
+void require_operands(planner *p, const tile_op *op)
+{
+    for (int i = 0; i < op->operand_count; i++) {
+        value v = operand_in_memory(p->e, op, i);
+        if (v) require_buffer(p, v);
+    }
+}
+
 /* ---- one op ---- */
 
 static bool depends_on_open(const planner *p, const tile_op *op)
@@ -336,15 +367,14 @@ static void plan_op(planner *p, tile_op *op, const value *targets)
     case OP_ASSERT: add_sink(p, (sink){.kind = SINK_ASSERT, .op = op, .v = op->operands[0]}); return;
     case OP_ASSUME: return; /* states what ref checks; nothing to run */
     case OP_PRINT:
-        for (int i = 0; i < op->operand_count; i++) require_buffer(p, op->operands[i]);
+        require_operands(p, op);
         close_group(p);
         push_item(p, ITEM_EFFECT, op, NULL);
         return;
     case OP_REDUCE: {
         int axis = innermost_fold(e, op);
-        bool position = op->attr.fold == FOLD_ARGMAX || op->attr.fold == FOLD_ARGMIN;
-        if (position && axis == NO_AXIS) {
-            require_buffer(p, op->operands[0]);
+        if (is_place_across(e, op)) {
+            require_operands(p, op);
             close_group(p);
             buffer_for(e, result);
             push_item(p, ITEM_FOLD, op, NULL);
@@ -367,7 +397,7 @@ static void plan_op(planner *p, tile_op *op, const value *targets)
         close_group(p);
         return;
     }
-    if (tile_is_buffered(e, result)) require_buffer(p, op->operands[0]); /* a reshape */
+    require_operands(p, op); /* of a reshape */
     for (int r = 0; r < op->result_count; r++)
         if (e->force[op->results[r]] && !tile_is_buffered(e, result))
             add_sink(p, (sink){.kind = SINK_KEEP, .op = op, .v = op->results[r], .result = op->results[r]});

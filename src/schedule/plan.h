@@ -44,6 +44,9 @@ typedef struct planner {
 bool writes_memory(const tile_op *op);
 void force_value(planner *p, value v);    /* keep it; plans again unless it is the result of a fold */
 void require_buffer(planner *p, value v); /* forced if it is virtual or the result of a fold */
+value operand_in_memory(const survey *e, const tile_op *op,
+                        int operand);                 /* what op reads from memory for it; 0: nothing */
+void require_operands(planner *p, const tile_op *op); /* those that it reads from memory */
 void push_item(planner *p, item_kind kind, tile_op *op, group *g);
 void close_group(planner *p);
 value alias_root(const survey *e, value v); /* the value whose buffer v shares */

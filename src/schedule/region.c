@@ -56,7 +56,8 @@ static void plan_region(tile_kernel *k, tile_block *b, tile_op *op, void *contex
 {
     planner *p = context;
     for (int i = 0; i < op->operand_count; i++) {
-        value v = op->operands[i];
+        value v = op->operands[i], whole = operand_in_memory(p->e, op, i);
+        if (whole && p->defined_at[whole] >= 0) require_buffer(p, whole); /* nobody keeps it later: this block does */
         if (p->defined_at[v] < 0 || !p->e->k->values[v].type.rank) continue;
         if (value_is_virtual(p->e, v) && value_weight(p->e, v) <= LIGHT_FOR_REGIONS && loads_are_safe(p->e, v) &&
             !waits_in_registers(p, op, v))
@@ -182,16 +183,11 @@ void plan_dot(planner *p, tile_op *op)
 {
     survey *e = p->e;
     value result = op->results[0];
+    require_operands(p, op);
     for (int i = 0; i < 2; i++) {
         tile_op *load;
         bool swapped;
-        value v = op->operands[i];
-        if (!dot_operand_is_direct(e, v, &load, &swapped)) {
-            tile_op *def = tile_def(e->k, v);
-            if (def && def->code == OP_PERMUTE && value_is_virtual(e, v)) v = def->operands[0]; /* read across */
-            require_buffer(p, v);
-            continue;
-        }
+        if (!dot_operand_is_direct(e, op->operands[i], &load, &swapped)) continue;
         for (int w = 0; w < p->write_count; w++)
             if (p->defined_at[load->results[0]] >= 0 && p->writes[w].position > p->defined_at[load->results[0]] &&
                 p->writes[w].op->attr.access.array == load->attr.access.array)

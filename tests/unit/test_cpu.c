@@ -438,6 +438,23 @@ TEST(products_in_pairs)
     qn_context_close(context);
 }
 
+static void print_out(void *user, const char *words, size_t size)
+{
+    (void)user;
+    fwrite(words, 1, size, stdout);
+}
+
+/* What regions read from memory was made before them (tests/hazards/kept.qn); test_programs_emu runs the CUDA text. */
+TEST(kept_for_regions)
+{
+    qn_context *context;
+    qn_error error;
+    qn_check_options options = {.no_emu = true};
+    EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
+    EXPECT(qn_check_file(context, QUERN_ROOT "/tests/hazards/kept.qn", &options, print_out, NULL, &error) == QN_OK);
+    qn_context_close(context);
+}
+
 TEST_MAIN(CASE(values_and_state), CASE(asserts), CASE(prints), CASE(phases), CASE(several_threads), CASE(no_compiler),
           CASE(bad_text), CASE(ceilings), CASE(long_sums), CASE(long_sums_of_columns), CASE(many_sums_of_columns),
-          CASE(long_sums_of_tensors), CASE(products_in_pairs))
+          CASE(long_sums_of_tensors), CASE(products_in_pairs), CASE(kept_for_regions))
