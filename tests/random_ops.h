@@ -122,7 +122,8 @@ static inline node random_select(random_graph *r)
 
 static inline node random_convert(random_graph *r)
 {
-    static const dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16, DT_I32, DT_I64, DT_U8, DT_BOOL};
+    static const dtype types[] = {DT_F32, DT_F64, DT_F16, DT_BF16, DT_F8E4M3, DT_I8,  DT_I16,
+                                  DT_I32, DT_I64, DT_U8,  DT_U16,  DT_U32,    DT_U64, DT_BOOL};
     node x = random_operand(r, NULL);
     dtype to = random_pick(r, 2) ? r->type : types[random_pick(r, COUNT(types))], from = random_at(r, x)->elem;
     if (from == to || (!random_stable(r, x) && !dtype_is_float(to))) return 0;
@@ -338,7 +339,7 @@ static inline node random_reduce(random_graph *r)
 
 static inline node random_scan(random_graph *r)
 {
-    static const fold_kind folds[] = {FOLD_SUM, FOLD_SUM, FOLD_MAX, FOLD_MIN};
+    static const fold_kind folds[] = {FOLD_SUM, FOLD_SUM, FOLD_MAX, FOLD_MIN, FOLD_PROD};
     node x = random_operand(r, random_has_axes);
     fold_kind fold = folds[random_pick(r, COUNT(folds))];
     if (!x || random_at(r, x)->elem == DT_BOOL) return 0;
@@ -346,7 +347,7 @@ static inline node random_scan(random_graph *r)
     if (!sums && r->options.gradient && !random_stable(r, x)) return 0;
     if (sums && is_float) x = graph_binary(r->g, OP_MUL, x, random_constant(r, x, 0.125));
     node n = graph_scan(r->g, fold, x, random_pick(r, random_at(r, x)->shape.rank));
-    if (n) random_set_stable(r, n, random_stable(r, x) && !(sums && is_float));
+    if (n) random_set_stable(r, n, random_stable(r, x) && !((sums || fold == FOLD_PROD) && is_float));
     return n;
 }
 
