@@ -245,6 +245,8 @@ def mean(w, x, dims=None, keep=False, dtype=None):
 
 def variance(w, x, dims=None, *, correction=1, keepdim=False):
     correction = 1 if correction is None else correction
+    if not w.rank(x):  # one element differs from its mean by nothing
+        return f"({w.text(x)} - {w.text(x)}) / {number(float(max(1 - correction, 0)))}"
     return reduced(w, "var", w.text(x), x, dims, keepdim, f", correction = {number(float(correction))}")
 
 

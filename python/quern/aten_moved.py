@@ -180,7 +180,7 @@ def cat(w, tensors, axis=0):
 
 
 def flip(w, x, axes):
-    return f"flip({w.text(x)}, axis = {axis_set(w.axes(x, axes))})" if axes else w.text(x)
+    return f"flip({w.text(x)}, axis = {axis_set(w.axes(x, axes))})" if axes and w.rank(x) else w.text(x)
 
 
 def pad(w, x, sizes, value=0):
@@ -201,6 +201,8 @@ def repeat(w, x, counts):
 def roll(w, x, shifts, dims=()):
     shifts = list(shifts) if isinstance(shifts, (list, tuple)) else [shifts]
     dims = list(dims) if isinstance(dims, (list, tuple)) else [dims]
+    if not w.rank(x):
+        return w.text(x)
     if not dims:
         return f"roll({w.text(x)}, {number(w.known(shifts[0], 'a shift'))})"
     pairs = sorted((w.axis(x, d), w.known(n, "a shift")) for d, n in zip(dims, shifts))

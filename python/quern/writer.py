@@ -78,12 +78,15 @@ class Writer:
         return next(v for v in self.out if v is not None).dtype if isinstance(self.out, (list, tuple)) else self.out.dtype
 
     def axis(self, x, axis):
+        """torch lets a number without axes be asked for its axis 0; the language does not."""
         rank = self.rank(x)
+        if not rank:
+            raise Unsupported("an axis of a number without axes")
         return axis + rank if axis < 0 else axis
 
     def axes(self, x, axes):
         rank = self.rank(x)
-        if axes is None or (isinstance(axes, (list, tuple)) and not axes):
+        if not rank or axes is None or (isinstance(axes, (list, tuple)) and not axes):
             return list(range(rank))
         return sorted(self.axis(x, a) for a in (axes if isinstance(axes, (list, tuple)) else [axes]))
 

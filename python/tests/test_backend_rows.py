@@ -193,6 +193,24 @@ class Rows(unittest.TestCase):
             with self.subTest(dtype=dtype):
                 self.check(lambda x, y: [torch.zeros_like(y) * 1.5 + 0.25, x.sum() * 2 + 1, y * 0.3 + 1], [torch.ones(3, dtype=dtype), torch.tensor(1.0, dtype=dtype)], 1e-6)
 
+    def test_numbers_without_axes(self):
+        """torch lets them be asked for their axis 0, and a variance of one number is 0, or no number."""
+
+        def f(x, i):
+            spreads = [each(x, correction=n) for each in (torch.var, torch.std) for n in (0, 0.5, 1, 3)]
+            turned = [x.flip(0), x.roll(1), x.cumsum(0), x.softmax(-1), x.logsumexp(0), x.amax(0), x.sum(-1), i.prod(0), i.any(0)]
+            return [each * 2 for each in (*spreads, *torch.var_mean(x, correction=0), *turned)]
+
+        for value in (2.5, float("inf"), float("nan")):
+            args = [torch.tensor(value), torch.tensor(3)]
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message="quern: ")
+                warnings.filterwarnings("ignore", message=".*degrees of freedom")
+                found, reports = reports_of(f, *args, smallest_island=1)
+                for number, (a, b) in enumerate(zip(found, f(*args))):
+                    torch.testing.assert_close(a, b, equal_nan=True, msg=lambda words: f"result {number} of {value}: {words}")
+            self.assertTrue(any(report.islands for report in reports))
+
     def test_a_scatter_from_a_part_of_its_source(self):
         """torch reads the source where the index has elements; it may be larger."""
         x, y, _ = self.inputs()
