@@ -140,8 +140,9 @@ def apply(function, args, keywords):
         raise _quern.CallError(
             f"`{function.name}`: out= cannot be followed by autograd: leave it out, or call it under torch.no_grad()"
         )
-    if not function._has_gradient:
-        _check(function, args, keywords)
+    if not function._has_gradient and not _check(function, args, keywords):
+        with torch.no_grad():  # truths and whole numbers alone
+            return function(*args, **keywords or {})
     if keywords:
         args, keywords = list(args), dict(keywords)
         names = [p[0] for p in function.parameters if p[1] in ("in", "scalar")]
@@ -160,7 +161,7 @@ def apply(function, args, keywords):
 
 
 def _check(function, args, keywords):
-    """That there is a gradient is said where the function is called, not where backward comes to it."""
+    """Whether a result can have a gradient at all. That it has none is said where the function is called, not where backward comes to it."""
     if any(p[1] == "inout" for p in function.parameters):
         raise _quern.CallError(
             f"`{function.name}` changes its arrays in place, which autograd cannot follow: call it under torch.no_grad(), or write "
@@ -170,12 +171,15 @@ def _check(function, args, keywords):
     outline = [(_type_name(v), tuple(v.shape)) if isinstance(v, torch.Tensor) else v for v in signature.values.values()]
     results = function._callable.shapes(tuple(outline), signature.settings)
     seeds = [(i, "float" if type == "f32" else type, len(e)) for i, (type, e) in enumerate(results) if type in _FLOATS]
+    if not seeds:
+        return False
     wanted = [n for n in signature.arrays if signature.values[n].requires_grad]
     back = gradient_of(function, signature, tuple(wanted), tuple(seeds))
     shapes = [(type, e or (1,)) for type, e in results if type in _FLOATS]
     back._callable.shapes(tuple(outline + shapes), None)
     function._has_gradient = True
     _prepare(back, [signature.values[p[0]] for p in signature.params], shapes)
+    return True
 
 
 def _prepare(back, values, seeds):

@@ -156,6 +156,17 @@ class Torch(unittest.TestCase):
             self.raises(quern.CallError, "out= cannot be followed by autograd", fresh.half, x, out=torch.empty_like(x))
             self.raises(ValueError, "argument `y` requires grad and would be written", self.q.axpy, x.detach(), x, 2.0)
 
+    def test_results_that_have_no_gradient(self):
+        """Are given as without one."""
+        q = quern.compile("""
+tensor above(float x[n], i64 s[n]) { return s + i64(x > 0); }
+kernel signs(in float x[n], out i32 y[n]) launch (n) { y[program(0)] = x[program(0)] < 0 ? -1 : 1; }
+""")
+        x = torch.linspace(-1, 1, 6, requires_grad=True)
+        for _ in range(2):
+            self.assertTrue(torch.equal(q.above(x, torch.arange(6)), torch.arange(6) + (x > 0)))
+            self.assertTrue(torch.equal(q.signs(x), torch.tensor([-1, -1, -1, 1, 1, 1], dtype=torch.int32)))
+
     def test_a_wrong_gradient_says_where(self):
         """In the function that the clause names, not where it is called."""
         q = quern.compile("""
