@@ -3,6 +3,7 @@
 from .trace import _FLOATS, Extent, Number, Proxy
 
 _ORDER = ["bool", "u8", "i8", "i16", "i32", "i64", "bf16", "f16", "float", "double"]
+_WHOLE = {"u8": (0, 255), **{f"i{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)}}  # least and largest
 
 
 def _tape(args):
@@ -24,6 +25,8 @@ def _number(value, type="float"):
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
+        if type in _WHOLE and not _WHOLE[type][0] <= value <= _WHOLE[type][1]:
+            raise TypeError(f"quern.fuse: the number {value} does not fit {type}")
         return str(value) if value != -(1 << 63) else f"({value + 1} - 1)"  # a number of the language has no sign
     if isinstance(value, float):
         return repr(float(value))

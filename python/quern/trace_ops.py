@@ -88,6 +88,8 @@ def _of_one(word, x, type=None):
 
 
 def _reduce(word, x, dim=None, keepdim=False, type=None, extra=""):
+    if x._type == "bool":  # which the language does not order
+        word = {"max": "any", "min": "all"}.get(word, word)
     if not x._rank:
         return _of_one(word, x, type)
     axes, dim = _axes(x, dim), None if dim == () else dim
@@ -112,7 +114,10 @@ def _matmul(a, b):
         shape = [*a._shape[:-1], b._shape[-1]]
     if a._type != b._type:
         raise TypeError(f"quern.fuse: a product of {a._type} and {b._type}: torch has none, convert one of them")
-    made = _tape((a, b)).let(f"matmul({a._words}, {b._words})", rank, a._type, (False,) * rank, shape)
+    words = f"matmul({a._words}, {b._words})"
+    if a._type not in _FLOATS:  # the language's sums of small whole numbers are wider
+        words = f"{a._type}({words})"
+    made = _tape((a, b)).let(words, rank, a._type, (False,) * rank, shape)
     ones = [all(v._ones[axis] for v in (a, b) if v._rank >= -axis) for axis in range(-max(a._rank, b._rank), -2)]
     return _with_ones(made, [*ones, *([a._ones[-2]] if a._rank > 1 else []), *([b._ones[-1]] if b._rank > 1 else [])])
 
@@ -387,7 +392,8 @@ def _reduction(word):
         if word in ("any", "all"):
             if dim == ():
                 raise TypeError(f"quern.fuse: {word} along no axes")  # all of them, or none: that changed
-            return _reduce(word, _truth(x), dim, keepdim)
+            made = _reduce(word, _truth(x), dim, keepdim)
+            return _cast(made, "uint8") if x._type == "u8" else made  # torch's truth about bytes is a byte
         if word in ("sum", "prod") and x._type not in _FLOATS:  # of 64 bits in the language, and in torch unless it is said
             made = _reduce(word, _cast(x, "int64"), dim, keepdim)
             return made if dtype is None else _cast(made, dtype)

@@ -142,9 +142,29 @@ class Fuse(unittest.TestCase):
                     i.sum(0, dtype=torch.uint8), i.cumsum(1, dtype=torch.int8), i.prod(1, dtype=torch.int16), i.long() + -(2**63))  # fmt: skip
 
         self.same(function, i, i % 2 == 0, gradient=False)
+        for kind in (torch.uint8, torch.int8, torch.int16, torch.int64):
+            self.same(lambda a: (a @ a.T, a.any(), a.all(1), a.any(0, keepdim=True), a[0].any(0) + a), i.to(kind), gradient=False)
+        self.same(lambda b: (b.max(), b.min(), b.amax(1), b.amin(0, keepdim=True), b[0, 0].amax()), i % 3 == 0, gradient=False)
+        for number in (-3, 256):
+            with self.assertRaisesRegex(TypeError, f"the number {number} does not fit u8"):
+                quern.fuse(lambda a: torch.maximum(a, a) % number)(i.to(torch.uint8))
         for refused in (lambda i: i**7, lambda i: 2**i, lambda i: F.hardtanh(i), lambda i: F.relu6(i), lambda i: i.softmax(0), lambda i: i.masked_fill(i > 0, float("nan")), lambda i: torch.add(i > 0, i > 1, alpha=2), lambda i: (i > 0).floor()):
             with self.assertRaises(TypeError):
                 quern.fuse(refused)(i)
+
+    def test_results_without_a_gradient(self):
+        """Of arguments that want one: truths, places and whole numbers have none."""
+        x = self.x.clone().requires_grad_()
+        for function in (lambda x: x > 0, lambda x: (x.argmax(1), (x * 9).long()), lambda x: x.isnan().any()):
+            fused = quern.fuse(function)
+            for _ in range(2):
+                found, wanted = fused(x), function(x)
+                for a, b in zip(found if isinstance(found, tuple) else [found], wanted if isinstance(wanted, tuple) else [wanted]):
+                    self.assertFalse(a.requires_grad)
+                    torch.testing.assert_close(a, b, rtol=0, atol=0)
+        where, y = quern.fuse(lambda x: (x > 0, x * x))(x)
+        self.assertFalse(where.requires_grad)
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], 2 * x.detach())
 
     def test_axes(self):
         """Those that are not there are no others, and those of extent one broadcast behind products and joins too."""
