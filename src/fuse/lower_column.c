@@ -12,6 +12,7 @@
 
 #define COLUMN_BLOCK FUSE_SIZE(4096) /* elements that a program carries */
 #define COLUMN_WIDTH FUSE_SIZE(512)
+#define CARRIED_SHARE 16         /* rows for each that a CPU carries */
 #define JOIN_ROWS 16             /* parts that are joined at once */
 #define JOIN_ROWS_MANY 64        /* ... where a GPU leaves some hundred */
 #define SUM_BLOCK FUSE_SIZE(256) /* turns of a loop that adds up in blocks */
@@ -271,8 +272,11 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         dims[0] = COLUMN_BLOCK;
         rank = 1;
     }
-    /* No wider than the axis: threads beyond its end would do all of the work for nothing. */
-    if (gpu) dims[0] = loop_width(l->extents[tiled], dims[0]);
+    /* No wider than the axis: threads beyond its end would do all of the work for nothing. On a CPU the rows that are carried are
+     * begun, joined and left once a program: no more than a share of what is folded. */
+    int64_t high = l->extents[tiled];
+    if (!gpu && kept_count) high = MINIMUM(high, high * extents_product(l, rows, looped) / CARRIED_SHARE);
+    if (gpu || kept_count) dims[0] = loop_width(high, dims[0]);
     for (int i = 0; i < kept_count; i++) blocks[i] = 1;
     if (kept_count) blocks[kept_count - 1] = dims[1];
     int64_t tiles = (l->extents[tiled] + dims[0] - 1) / dims[0], turns = tiles * extents_product(l, rows, looped);
