@@ -25,6 +25,7 @@ typedef struct emitter {
     const char **names;  /* prelude functions needed */
     int name_count, name_capacity;
     map *name_set;
+    const counted *counted; /* by parameter, of the phase; NULL on a GPU */
     bool *array_used;
     array_names *array_named; /* by parameter: extents and strides that the text names */
     bool *value_named;        /* [value]: its value_text was taken; NULL: nobody asks */
@@ -63,10 +64,11 @@ void names_forget(level_names *n, int level); /* of deeper levels: they are out 
 int buffer_for_dot(emitter *e, int64_t m, int64_t n);
 const char *buffer_name(emitter *e, value v); /* for text: also notes that it is in use now */
 const char *buffer_touch(emitter *e, int number);
-void buffer_prepare(emitter *e, int number);    /* before it is written: room on the heap, if that is where it lives */
-void buffer_declare_all(emitter *e, text *out); /* pointers into scratch */
-void buffer_scratch(emitter *e, text *out);     /* statements that count `bytes` */
-const char *buffer_bytes(emitter *e, const buffer *b); /* a C expression */
+void buffer_prepare(emitter *e, int number); /* before it is written: room on the heap, if that is where it lives */
+void buffer_declare_all(emitter *e, const char *first,
+                        text *out); /* pointers into scratch, behind so many bytes (or NULL) */
+void buffer_scratch(emitter *e, const char *first, text *out); /* statements that count `bytes`, those too */
+const char *buffer_bytes(emitter *e, const buffer *b);         /* a C expression */
 
 /* c/expression.c */
 const char *need(emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a prelude name */

@@ -168,18 +168,18 @@ static void declare_extents(emitter *e)
                 declare_extent(e, (value)-e->survey->buffers[i].shape.dims[axis], declared);
 }
 
-void buffer_scratch(emitter *e, text *out)
+void buffer_scratch(emitter *e, const char *first, text *out)
 {
     text *before = e->out;
     e->out = out;
     declare_extents(e);
-    put(e, "unsigned long bytes = 0;");
+    put(e, "unsigned long bytes = %s;", first ? first : "0");
     for (int i = 1; i < e->survey->buffer_count; i++)
         if (e->survey->buffers[i].slot == i) put(e, "bytes += %s;", slot_bytes(e, i));
     e->out = before;
 }
 
-void buffer_declare_all(emitter *e, text *out)
+void buffer_declare_all(emitter *e, const char *first, text *out)
 {
     text *before = e->out;
     bool open = false;
@@ -197,7 +197,7 @@ void buffer_declare_all(emitter *e, text *out)
         put(e, "{");
         e->depth++;
         declare_extents(e);
-        put(e, "char *room = scratch;");
+        put(e, first ? "char *room = (char *)scratch + %s;" : "char *room = scratch;", first);
         for (int slot = 1; slot < e->survey->buffer_count; slot++) {
             if (e->survey->buffers[slot].slot != slot) continue;
             for (int i = slot; i < e->survey->buffer_count; i++)

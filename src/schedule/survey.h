@@ -107,6 +107,13 @@ bool extent_at_launch(const survey *e, value v); /* can be computed from scalar 
 void buffer_use(survey *e, int number);          /* it is in use now */
 void buffer_loop_ends(survey *e, int begin);     /* what lived before a loop and is named in it lives to its end */
 
+/* counted.c: by parameter; elements of a program at least, 0: the phase does something else with it, too. */
+typedef struct counted {
+    atomic_kind kind;
+    int64_t elements;
+} counted;
+counted *counted_arrays(survey *e, int phase);
+
 /* walk.c: the tree of virtual values below one. */
 typedef void walk_visit(survey *e, value v, const place *at, void *context);
 /* Calls visit for v and all that it is computed from: virtual values, then what ends the tree (scalars, kept values,

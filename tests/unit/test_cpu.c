@@ -444,17 +444,27 @@ static void print_out(void *user, const char *words, size_t size)
     fwrite(words, 1, size, stdout);
 }
 
-/* What regions read from memory was made before them (tests/hazards/kept.qn); test_programs_emu runs the CUDA text. */
-TEST(kept_for_regions)
+/* Files of tests/hazards, whose CUDA text test_programs_emu runs. */
+static void check_hazards(const char *path)
 {
     qn_context *context;
     qn_error error;
     qn_check_options options = {.no_emu = true};
     EXPECT(qn_context_open(NULL, &context, &error) == QN_OK);
-    EXPECT(qn_check_file(context, QUERN_ROOT "/tests/hazards/kept.qn", &options, print_out, NULL, &error) == QN_OK);
+    EXPECT(qn_check_file(context, path, &options, print_out, NULL, &error) == QN_OK);
     qn_context_close(context);
+}
+
+TEST(kept_for_regions) /* what regions read from memory was made before them */
+{
+    check_hazards(QUERN_ROOT "/tests/hazards/kept.qn");
+}
+
+TEST(arrays_that_are_counted_in)
+{
+    check_hazards(QUERN_ROOT "/tests/hazards/counts.qn");
 }
 
 TEST_MAIN(CASE(values_and_state), CASE(asserts), CASE(prints), CASE(phases), CASE(several_threads), CASE(no_compiler),
           CASE(bad_text), CASE(ceilings), CASE(long_sums), CASE(long_sums_of_columns), CASE(many_sums_of_columns),
-          CASE(long_sums_of_tensors), CASE(products_in_pairs), CASE(kept_for_regions))
+          CASE(long_sums_of_tensors), CASE(products_in_pairs), CASE(kept_for_regions), CASE(arrays_that_are_counted_in))

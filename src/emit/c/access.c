@@ -377,12 +377,15 @@ void address_store(nest *n, address a, reg r, bool stream)
 void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, bool kept, const char *old)
 {
     emitter *e = n->e;
-    const char *name = need(e, "atomic_%s_%s", atomic_names[op->attr.atomic], memory_name(a.elem));
-    bool compare = op->attr.atomic == ATOMIC_CAS;
+    int array = op->attr.access.array;
+    bool compare = op->attr.atomic == ATOMIC_CAS, counted = e->counted[array].elements > 0;
+    const char *name =
+        need(e, counted ? "own_%s_%s" : "atomic_%s_%s", atomic_names[op->attr.atomic], memory_name(a.elem));
+    const char *own = counted ? arena_print(e->memory, "%s_own, ", e->k->params[array].name) : "";
     if (!n->vector) {
-        put_at(n, n->loops, "%s%s%s%s(%s, %s%s%s);", a.ok ? arena_print(e->memory, "if (%s) ", a.ok) : "",
-               kept ? old : "", kept ? " = " : "", name, a.pointer, compare ? expected.words : "", compare ? ", " : "",
-               r.words);
+        put_at(n, n->loops, "%s%s%s%s(%s%s, %s%s%s);", a.ok ? arena_print(e->memory, "if (%s) ", a.ok) : "",
+               kept ? old : "", kept ? " = " : "", name, own, a.pointer, compare ? expected.words : "",
+               compare ? ", " : "", r.words);
         return;
     }
     const char *mask = active_mask(n, &a);
@@ -394,7 +397,7 @@ void address_atomic(nest *n, address a, const tile_op *op, reg r, reg expected, 
                                    : a.pointer;
     const char *guard = a.ok ? arena_print(e->memory, "if (%s) ", a.ok) : "";
     put_at(n, n->loops, "%sfor (int l = 0; l < 16; l++)", guard);
-    put_at(n, n->loops, "    %s%s%s%s%s%s(%s, %s%s%s[l]);", mask ? "if (" : "", mask ? lanes.words : "",
-           mask ? "[l]) " : "", kept ? arena_print(e->memory, "%s[l] = ", old) : "", name, "", where,
+    put_at(n, n->loops, "    %s%s%s%s%s(%s%s, %s%s%s[l]);", mask ? "if (" : "", mask ? lanes.words : "",
+           mask ? "[l]) " : "", kept ? arena_print(e->memory, "%s[l] = ", old) : "", name, own, where,
            compare ? arena_print(e->memory, "%s[l]", y.words) : "", compare ? ", " : "", x.words);
 }

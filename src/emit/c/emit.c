@@ -261,10 +261,14 @@ void emit_block(emitter *e, const tile_block *b)
 
 static void put_arrays(emitter *e)
 {
+    const char *own = "0"; /* bytes of the scratch memory that counts take */
     for (int p = 0; p < e->k->param_count; p++) {
         const tile_param *param = &e->k->params[p];
         if (!e->array_used[p]) continue;
-        put(e, "%s *const restrict %s_array = launch->arrays[%d].data;", memory_type(param->elem), param->name, p);
+        if (e->counted[p].elements)
+            counts_begin(e, p, &own);
+        else
+            put(e, "%s *const restrict %s_array = launch->arrays[%d].data;", memory_type(param->elem), param->name, p);
         for (int i = 0; i < NAMED_COUNT * param->rank; i++) {
             const char *what = i % 2 ? "stride" : "extent";
             if (e->array_named[p][i / 2][i % 2])
@@ -316,6 +320,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     e->prefetches = false;
     for (int p = 0; p < k->param_count; p++) e->prefetches |= k->params[p].facts.streams;
     arrays_forget(e);
+    e->counted = counted_arrays(e->survey, phase);
     e->streams = e->overlaps = false;
     e->line = 0;
     e->phase = phase;
@@ -333,7 +338,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     put(e, "{");
     e->depth = 1;
     put_arrays(e);
-    buffer_declare_all(e, functions);
+    buffer_declare_all(e, counts_bytes(e), functions);
     int axes = launch_axes(k, phase);
     text_add(functions, text_get(&before));
     put_programs(e, axes, stages);
@@ -341,6 +346,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     put_next_program(e, axes, stages);
     for (int i = 1; i < e->survey->buffer_count; i++)
         if (e->survey->buffers[i].run_time) put(e, "free(b%d);", i);
+    counts_end(e);
     if (e->streams) put(e, "%s();", need(e, "stream_fence"));
     put(e, "return 0;");
     e->depth = 0;
@@ -348,7 +354,7 @@ static void emit_phase(emitter *e, int phase, text *functions, text *scratch)
     put(e, "%s", "");
     e->depth = 2;
     text_add(scratch, "    {\n");
-    buffer_scratch(e, scratch);
+    buffer_scratch(e, counts_bytes(e), scratch);
     text_add(scratch, "        if (bytes > most) most = bytes;\n    }\n");
     text_free(&body);
     text_free(&before);

@@ -107,6 +107,12 @@ bool turned_load(nest *n, const tile_op *op, place at, address *result); /* fals
 void access_prefetch(nest *n, const tile_op *op, const address *a);
 void ahead_plan(emitter *e, const plan *p); /* of the body of the loop that is emitted next */
 
+/* c/counts.c: declares an array that is counted in, and its copy; *own: bytes of the copies before it, counted on. Behind the
+ * programs; the bytes of all copies, NULL: there are none. */
+void counts_begin(emitter *e, int array, const char **own);
+void counts_end(emitter *e);
+const char *counts_bytes(emitter *e);
+
 /* c/limits.c */
 bool is_position(const sink *s);                                                       /* argmax, argmin */
 constraints common_constraints(nest *n, const pass_nest *passes, int count, int axis); /* that all sinks share */

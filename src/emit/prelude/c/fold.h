@@ -291,6 +291,74 @@ INLINE float atomic_add_$t(unsigned short *p, float v)
     return $t_to_f32(old);
 }
 
+/* In a copy of a worker's own (c/counts.c), or in the array. */
+
+//@ part own_add_$t
+//@ for i32 u32 i64 u64
+//@ needs atomic_add_$t
+INLINE void own_add_$t(int own, $c *p, $c v)
+{
+    if (own)
+        *p = *p + v;
+    else
+        atomic_add_$t(p, v);
+}
+
+//@ part own_and_$t
+//@ for i32 u32 i64 u64
+//@ needs atomic_and_$t
+INLINE void own_and_$t(int own, $c *p, $c v)
+{
+    if (own)
+        *p = *p & v;
+    else
+        atomic_and_$t(p, v);
+}
+
+//@ part own_or_$t
+//@ for i32 u32 i64 u64
+//@ needs atomic_or_$t
+INLINE void own_or_$t(int own, $c *p, $c v)
+{
+    if (own)
+        *p = *p | v;
+    else
+        atomic_or_$t(p, v);
+}
+
+//@ part own_xor_$t
+//@ for i32 u32 i64 u64
+//@ needs atomic_xor_$t
+INLINE void own_xor_$t(int own, $c *p, $c v)
+{
+    if (own)
+        *p = *p ^ v;
+    else
+        atomic_xor_$t(p, v);
+}
+
+//@ part own_min_$t
+//@ for i32 u32 i64 u64
+//@ needs atomic_min_$t min_$t
+INLINE void own_min_$t(int own, $c *p, $c v)
+{
+    if (own)
+        *p = min_$t(*p, v);
+    else
+        atomic_min_$t(p, v);
+}
+
+//@ part own_max_$t
+//@ for i32 u32 i64 u64
+//@ needs atomic_max_$t max_$t
+INLINE void own_max_$t(int own, $c *p, $c v)
+{
+    if (own)
+        *p = max_$t(*p, v);
+    else
+        atomic_max_$t(p, v);
+}
+
 //@ part raw_types
 typedef struct half { unsigned short bits; } half;
 typedef struct bfloat { unsigned short bits; } bfloat;
