@@ -276,13 +276,17 @@ static int64_t power_above(int64_t x)
 }
 
 /* Does the last block of this phase do the next one? A block waits for its ticket: with many blocks a launch more is
- * the lesser evil. */
+ * the lesser evil. A phase that the one before does has no blocks of its own, so the one after it has a launch again. */
 static bool goes_on(const cuda_layout *l, int phase, const launch_plan *plan)
 {
-    const phase_shape *s = &l->phases[phase];
-    int64_t programs = plan->programs[phase][0] * plan->programs[phase][1] * plan->programs[phase][2];
-    int teams = s->team.kind == TEAM_LANES && s->team.threads ? s->team.block / s->team.threads : 1;
-    return s->carries >= 0 && programs / teams <= FEW_BLOCKS * (int64_t)l->target.multiprocessors;
+    bool on = false;
+    for (int i = 0; i <= phase; i++) {
+        const phase_shape *s = &l->phases[i];
+        int64_t programs = plan->programs[i][0] * plan->programs[i][1] * plan->programs[i][2];
+        int teams = s->team.kind == TEAM_LANES && s->team.threads ? s->team.block / s->team.threads : 1;
+        on = !on && s->carries >= 0 && programs / teams <= FEW_BLOCKS * (int64_t)l->target.multiprocessors;
+    }
+    return on;
 }
 
 qn_status cuda_shape_of(const cuda_layout *l, int phase, const launch_plan *plan, cuda_shape *out, qn_error *error)
