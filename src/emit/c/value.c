@@ -114,7 +114,9 @@ static reg compute_map(nest *n, value v, const tile_op *op, place at)
     put(e, "{");
     e->depth++;
     const tile_block *region = op->regions[0];
+    int now = e->survey->time; /* of the group: what it reads and writes before and behind this lives at once */
     emit_block(e, op->regions[0]);
+    e->survey->time = now;
     const tile_op *yield = region->ops[region->op_count - 1];
     for (int r = 0; r < op->result_count; r++) {
         dtype t = tile_type_of(e->k, op->results[r]).elem;
