@@ -20,6 +20,14 @@ static int remember(nest_view *n, value v, place at, int level)
 
 /* ---- accesses and kept tiles ---- */
 
+/* Is the place of the first element known before the group that reads it? Indices of a tile are read inside. */
+static bool begins_before_group(const tile_op *op)
+{
+    for (int axis = 0; axis < op->attr.access.rank; axis++)
+        if (op->attr.access.kind[axis] == INDEX_TILE) return false;
+    return true;
+}
+
 /* Whose vectors the rows are cut by, should they begin anywhere. */
 static void note_row(nest_view *n, const tile_op *op)
 {
@@ -33,6 +41,7 @@ static void note_row(nest_view *n, const tile_op *op)
         l->even |= access->rank > 1;
         return;
     }
+    if (!begins_before_group(op)) return;
     bool widest = !l->lead || most > 16 / dtypes[n->survey->k->params[l->lead->attr.access.array].elem].size_bytes;
     if (widest) l->lead = op;
 }
