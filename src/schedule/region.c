@@ -222,7 +222,7 @@ static void check_yield(survey *e, value v, const place *at, void *context)
 {
     yield_check *y = context;
     tile_type type = tile_type_of(e->k, v);
-    if (!type.rank || value_is_virtual(e, v) || e->buffer_of[v] != y->buffer) return;
+    if (!type.rank || value_is_virtual(e, v) || e->buffer_of[alias_root(e, v)] != y->buffer) return;
     place own = place_own(&type);
     y->reads = true;
     if (!place_same(&own, at, type.rank)) y->off_place = true;
