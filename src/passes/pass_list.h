@@ -15,5 +15,6 @@ bool pass_licm(tile_kernel *k);
 bool pass_split(tile_kernel *k);
 bool pass_unmask(tile_kernel *k);
 bool pass_dce(tile_kernel *k);
+bool pass_carry(tile_kernel *k);
 
 #endif

@@ -24,6 +24,7 @@ const pass passes[] = {
      NAMES("fold", "cse")},
     {"unmask", "masks and range tests that always hold go", pass_unmask, NAMES("cse", "licm"), NAMES("fold", "cse")},
     {"dce", "what nobody needs goes", pass_dce, NULL, NULL},
+    {"carry", "carried tiles that become another shape of each other are copied first", pass_carry, NULL, NULL},
 };
 const int pass_count = COUNT(passes);
 

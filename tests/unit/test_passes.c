@@ -118,7 +118,7 @@ TEST(the_runner)
     qn_error error = {0};
     tile_kernel *k = read_kernel(memory, "pipeline", pipeline, strlen(pipeline));
     EXPECT(passes_run(k, NULL, list_names, &names, &error) == QN_OK);
-    EXPECT_TEXT(text_get(&names), "specialise fold cse simplify licm split unmask! dce ");
+    EXPECT_TEXT(text_get(&names), "specialise fold cse simplify licm split unmask! dce carry ");
     tile_print(k, &out);
     EXPECT(strstr(text_get(&out), "load x[%8:%9 @0 safe] : f32[16]") != NULL);
     EXPECT(strstr(text_get(&out), "store y[%8:%9 @0 safe] = %10") != NULL);
