@@ -4,8 +4,8 @@
     torch.compile(model, backend="quern", options={"strict": True})
     print(quern.explain(model, x))        # what fused, what torch keeps, why, and what it costs
 
-Options: strict (round where eager does), smallest_island (computing nodes below which torch keeps them), measure (on CUDA: time
-the forms of a program at its first call, choice.py), patience (seconds that a first call waits for kernels, while torch's operators could run),
+Options: strict (round where eager does), smallest_island (computing nodes below which torch keeps them), measure (time
+the forms of a program at its first call, and on the CPU those of each island, choice.py), patience (on CUDA: seconds that a first call waits for kernels, while torch's operators could run),
 product_limit (multiplications up to which a product or convolution is Quern's, instead of what was measured), leave (names of operators that torch keeps).
 """
 
@@ -21,13 +21,12 @@ import warnings
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from . import _quern, aten, cells, choice, island, runtime
+from . import _quern, aten, cells, choice, island, quick, runtime
 from .aten_math import TOO_LARGE
-from .cut import cut, quicken
+from .cut import cut
 
 DEFAULTS = {"strict": False, "smallest_island": 2, "measure": True, "patience": 0.05, "product_limit": 0, "leave": ()}
 SMALL_PRODUCT, ANY_PRODUCT = 1 << 21, 1 << 62  # what is Quern's unmeasured, and where that was faster
@@ -174,9 +173,7 @@ def _is_large(node):
 
 def _cut_form(gm, options, report):
     cut(gm, options, report)
-    quicken(gm)
-    _LazyGraphModule.force_recompile(gm)
-    run = gm.forward
+    run = quick.function_of(gm)
     names = run.__globals__
     for made in report.islands:
         made.places += [(names, name) for name, value in names.items() if value is made]
@@ -197,7 +194,8 @@ class Program:
         self.begun, self.threads = set(), []  # islands that are compiled or will be, and who compiles those of the first call
         self.waited = None  # until when the first call waits for them
         on_gpu = _on_gpu(inputs)
-        self.key = choice.key_of(gm, inputs, options) if on_gpu and options["measure"] else None
+        self.place = "cuda" if on_gpu else "cpu"
+        self.key = choice.key_of(gm, inputs, options) if options["measure"] and self.place in choice.DEVICES else None
         self.known = choice.recall(self.key) if self.key else None
 
         def compiler(kind):
@@ -225,9 +223,9 @@ class Program:
         self.quern = served or (runtime.keeping_tangents(made, gm.forward) if "inference" in parts else runtime.cutting_off(made, parts, len(inputs)))
         self.graphs = [parts[kind] for kind in ("forward", "backward", "inference") if kind in parts]
         self.changed = self.changes(parts.get("meta"), len(inputs))
-        self.run = self.first if self.graphs and on_gpu else self.quern
         if self.changed is None:
             self.key = self.known = None
+        self.run = (self.first if on_gpu else self.first_on_host) if self.graphs and (on_gpu or self.key) else self.quern
 
     def changes(self, meta, count):
         """Which inputs the program changes; None: it may change something else (tensors that it has as its own, as those of optimizers, or
@@ -304,6 +302,19 @@ class Program:
                 self.select("quern")
         return (self.gm.forward if self.form in _TORCHS else self.quern)(*args)
 
+    def first_on_host(self, *args):
+        """The first call on the CPU: islands are compiled and measured as each is come to, then the program against torch's operators as Dynamo found
+        them, which have more in one than what is left of them in islands' graphs. What fails there may fail at the call too, and says so then."""
+        if choice.postponed or choice.in_the_way():
+            return self.quern(*args)
+        self.select(self.known or "quern")
+        if not self.known:
+            try:
+                self.measure(["quern", "torch"], args)
+            except Exception:
+                self.select("quern")
+        return (self.gm.forward if self.form in _TORCHS else self.quern)(*args)
+
     def patience_ends(self):
         """When the first call has waited long enough; None: never, as for who sees what autograd saves, where forms differ, and for who
         wants no other form than Quern's."""
@@ -355,10 +366,13 @@ class Program:
         if not times:
             self.select("quern")
             return False
-        self.times, is_last = times, "products" in names or not self.has_products
-        place = next(x.device for x in args if isinstance(x, torch.Tensor) and x.is_cuda)
-        can_leave = is_last and self.code is not None and runtime.is_only_program(self.code)
-        self.select(choice.best_of(times, choice.guards_seconds(place, "backward" in self.parts) if can_leave else None))
+        on_gpu = self.place == "cuda"
+        self.times, is_last = times, "products" in names or not self.has_products or not on_gpu
+        guards = None
+        if on_gpu and is_last and self.code is not None and runtime.is_only_program(self.code):
+            place = next(x.device for x in args if isinstance(x, torch.Tensor) and x.is_cuda)
+            guards = choice.guards_seconds(place, "backward" in self.parts)
+        self.select(choice.best_of(times, guards, self.place))
         if is_last:
             choice.remember(self.key, self.form, times)
         return True
@@ -399,8 +413,7 @@ class Explanation:
         lines = []
         for program in self.programs:
             if program.times:
-                words = ", ".join(f"{_FORMS[name]} {t * 1e6:.1f} us" for name, t in program.times.items())
-                lines.append(f"measured: {words}")
+                lines.append(f"measured: {_in_words(program.times)}")
             if program.form in _TORCHS:
                 lines.append(f"torch runs this program itself{', without Dynamo before it' if program.form == 'alone' else ''}: that was faster")
             elif not program.is_plain:
@@ -412,6 +425,8 @@ class Explanation:
                 names = collections.Counter(_short(n.target) for n in made.nodes)
                 words = ", ".join(f"{n} x{c}" if c > 1 else n for n, c in names.most_common(8))
                 lines.append(f"  {made.name}: {len(made.nodes)} operators: {words}{', ...' if len(names) > 8 else ''}")
+                if made.form == "torch":
+                    lines.append(f"    left to torch, which is faster there{': ' if made.times else ''}{_in_words(made.times)}")
             for made in report.constants:
                 lines.append(f"  {made.name}: the same at every call, computed once by torch")
             for (target, reason), count in sorted(report.kept.items(), key=lambda item: -item[1]):
@@ -430,6 +445,10 @@ class Explanation:
 
 _FORMS = {"quern": "Quern", "products": "with large products", "torch": "torch"}
 _TORCHS = ("torch", "alone")
+
+
+def _in_words(times):
+    return ", ".join(f"{_FORMS[name]} {t * 1e6:.1f} us" for name, t in times.items())
 
 
 def _short(target):

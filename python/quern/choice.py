@@ -1,23 +1,30 @@
 """Which form of a program runs: Quern's (`quern`), Quern's with large products too (`products`), torch's own (`torch`), or that without Dynamo before it
-(`alone`: a function of few operators). Measured, not guessed: at the first
-call on CUDA each form is run with the program's own tensors, forward and backward, in turns; the fastest stays. The answer is kept
+(`alone`: a function of few operators, on CUDA). Measured, not guessed: at the first
+call each form is run with the program's own tensors, forward and backward, in turns; the fastest stays. On the CPU each island is asked too
+(`of_island`), when it runs first: what torch's operators do faster, node by node, is theirs. The answer is kept
 in the cache folder (`torch.log`), so that the next process asks nobody.
 
 Forms run on the same tensors, without the ones that the program changes: those are copied, and so are the states of the
-generators of random numbers.
+generators of random numbers. Islands change nothing and draw nothing.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
+import platform
 import time
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 
 from . import _quern
 
-TORCH_MUST_WIN_BY = 0.97  # of the time: a tie is Quern's
-ROUNDS, ROUND_SECONDS, MOST_CALLS = 5, 0.002, 20
+DEVICES = ("cuda", "cpu")  # where forms are measured
+TORCH_MUST_WIN_BY = {"cuda": 0.97, "cpu": 0.9}  # of the time: a tie is Quern's, and so is what a machine with other work cannot tell apart
+ROUNDS, ROUND_SECONDS, MOST_CALLS = 5, {"cuda": 0.002, "cpu": 0.0005}, 20
+MOST_SECONDS = {"cuda": float("inf"), "cpu": 0.02}  # of rounds; what takes longer is called as often as it must be
+CLEARLY = 2.0  # so many times as slow is no noise where a call alone takes longer than a round
 postponed = False  # by who compiles many programs side by side: forms are compiled, and measured at a later call
 
 
@@ -64,15 +71,41 @@ def remember(key, form, times):
         pass
 
 
-def key_of(gm, inputs, options):
-    """What the answer depends on: the program, its tensors, the machine, both libraries."""
-    words = [gm.code, repr(sorted(options.items())), torch.__version__, str(torch.is_grad_enabled())]
+@functools.cache
+def _processor():
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def _machine(on_gpu):
+    if on_gpu:
+        return [torch.cuda.get_device_name()]
+    asked = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("QUERN_") and name != "QUERN_CACHE")
+    return [_processor(), str(_cores()), str(torch.get_num_threads()), *asked]
+
+
+def _key(words, inputs, on_gpu):
+    """What the answer depends on: what runs, its tensors, the machine, both libraries."""
+    words = [*words, torch.__version__]
     for x in inputs:
         if isinstance(x, torch.Tensor):
             words.append(f"{x.dtype} {tuple(map(str, x.shape))} {tuple(map(str, x.stride()))} {x.requires_grad}")
-    words.append(torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu")
+    words += _machine(on_gpu)
     words.append(str(os.stat(_quern.__file__).st_size))
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:24]
+
+
+def key_of(gm, inputs, options):
+    """Of a program."""
+    on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in inputs)
+    return _key([gm.code, repr(sorted(options.items())), str(torch.is_grad_enabled())], inputs, on_gpu)
 
 
 # ---- measuring ----
@@ -89,8 +122,13 @@ def _stand_ins(args, changed):
     return made
 
 
-def _step(function, args, leaves, ones):
-    made = function(*args)
+def in_the_way():
+    """Does somebody watch each operator, or give it another meaning? Forms are not run then to see how long they take."""
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def _step(function, args, leaves, ones, fresh):
+    made = function(*[x.clone() if i in fresh else x for i, x in enumerate(args)] if fresh else args)
     if not leaves:
         return
     wanted = [t for t in made if isinstance(t, torch.Tensor) and t.requires_grad]
@@ -109,6 +147,34 @@ def _without_hooks():
     return torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x) if has_hooks() else contextlib.nullcontext()
 
 
+def _clocked(call, count, wait=lambda: None):
+    """Seconds of one of so many calls."""
+    wait()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    wait()
+    return (time.perf_counter() - start) / count
+
+
+def _in_turns(run, names, device):
+    """Least seconds of each; `run(name, count)` gives those of one of so many calls. All were called before. A slow form is called as seldom
+    as that can be known."""
+    once = {name: run(name, 1) for name in names}
+    spent, slowest = sum(once.values()), max(once.values())
+    if spent > MOST_SECONDS[device] and slowest > CLEARLY * min(once.values()):
+        return once
+    calls = {name: max(1, min(MOST_CALLS, int(ROUND_SECONDS[device] / max(once[name], 1e-9)))) for name in names}
+    times = {name: [] for name in names}
+    for _ in range(ROUNDS):
+        for name in names:
+            times[name].append(run(name, calls[name]))
+            spent += times[name][-1] * calls[name]
+        if spent > MOST_SECONDS[device]:
+            break
+    return {name: min(each) if calls[name] > 1 else min(once[name], *each) for name, each in times.items()}
+
+
 def measure(forms, args, changed):
     """forms: name -> what makes it run, and the function. Seconds of a step of each; nothing while it is postponed."""
     devices = sorted({x.device.index for x in args if isinstance(x, torch.Tensor) and x.is_cuda})
@@ -120,28 +186,53 @@ def measure(forms, args, changed):
     with torch.random.fork_rng(devices=devices), _without_hooks():
         args = _stand_ins(args, changed)
         leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
-        ones, times, calls = [], {name: [] for name in forms}, {}
+        fresh = {i for i in changed if isinstance(args[i], torch.Tensor) and args[i].requires_grad}  # autograd lets nobody change a leaf
+        ones = []
 
         def run(name, count):
             select, function = forms[name]
             select()
-            wait()
-            start = time.perf_counter()
-            for _ in range(count):
-                _step(function, args, leaves, ones)
-            wait()
-            return (time.perf_counter() - start) / count
+            return _clocked(lambda: _step(function, args, leaves, ones, fresh), count, wait)
 
         for name in forms:
             run(name, 1)  # compiles
-        if postponed:
-            return {}
-        for name in forms:
-            calls[name] = max(1, min(MOST_CALLS, int(ROUND_SECONDS / run(name, 1))))
-        for _ in range(ROUNDS):
-            for name in forms:
-                times[name].append(run(name, calls[name]))
-    return {name: min(each) for name, each in times.items()}
+        return {} if postponed else _in_turns(run, forms, "cuda" if devices else "cpu")
+
+
+def of_island(words, ours, torchs, args):
+    """What one call of an island on the CPU gives, and which of two functions of these tensors shall give it from now on: `quern` or
+    `torch`, and the times of both, none where it was known. Torch's must be as ours is, in all but rounding."""
+    key = _key(words, args, False)
+    known = recall(key)
+    if known == "torch":
+        return torchs(*args), known, {}
+    made = ours(*args)
+    if known:
+        return made, known, {}
+    try:
+        theirs = torchs(*args)
+    except Exception:  # it refuses what we do not: also then it is ours
+        return made, "quern", {}
+    if not _are_alike(made, theirs, args):
+        return made, "quern", {}
+    forms = {"quern": ours, "torch": torchs}
+    times = _in_turns(lambda name, count: _clocked(lambda: forms[name](*args), count), forms, "cpu")
+    form = best_of(times, device="cpu")
+    remember(key, form, times)
+    return (theirs if form == "torch" else made), form, times
+
+
+def _are_alike(ours, theirs, args):
+    """The same promises: types, extents, strides (where they mean something), memory of their own."""
+    ours, theirs = (made if isinstance(made, (tuple, list)) else (made,) for made in (ours, theirs))
+    taken = {x.untyped_storage().data_ptr() for x in args if isinstance(x, torch.Tensor)}
+    for a, b in zip(ours, theirs, strict=True):
+        steps = [(n, s, t) for n, s, t in zip(a.shape, a.stride(), b.stride()) if n > 1]
+        place = b.untyped_storage().data_ptr()
+        if (a.dtype, a.shape) != (b.dtype, b.shape) or any(s != t for _, s, t in steps) or place in taken:
+            return False
+        taken.add(place)
+    return True
 
 
 def guards_seconds(device, with_gradient):
@@ -156,9 +247,10 @@ def guards_seconds(device, with_gradient):
     return (6 if with_gradient else 1.5) * (time.perf_counter() - start) / 40
 
 
-def best_of(times, guards=None):
+def best_of(times, guards=None, device="cuda"):
     """guards: what Dynamo takes before each call, where the program's function could be left alone; None: it cannot."""
     best = min((t, name) for name, t in times.items() if name != "torch")[1]
-    if guards is not None and times["torch"] < TORCH_MUST_WIN_BY * (times[best] + guards):
+    must = TORCH_MUST_WIN_BY[device]
+    if guards is not None and times["torch"] < must * (times[best] + guards):
         return "alone"
-    return "torch" if times["torch"] < TORCH_MUST_WIN_BY * times[best] else best
+    return "torch" if times["torch"] < must * times[best] else best

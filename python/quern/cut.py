@@ -1,5 +1,4 @@
-"""Cuts a functional FX graph into islands (island.py) that Quern computes, and leaves the rest to torch, node by node, each with its reason; what is
-left is called in torch's quicker way. In: a graph of AOTAutograd's, options, a report. Out: the same graph, whose islands are calls.
+"""Cuts a functional FX graph into islands (island.py) that Quern computes, and leaves the rest to torch, node by node, each with its reason. In: a graph of AOTAutograd's, options, a report. Out: the same graph, whose islands are calls.
 """
 
 import graphlib
@@ -193,7 +192,7 @@ def _replace(gm, nodes, name, options, report):
             made = island.Constant(name, nodes, results)
             report.constants.append(made)
         else:
-            made = island.Island(name, inputs, nodes, results, options["strict"], options["product_limit"])
+            made = island.Island(name, inputs, nodes, results, options["strict"], options["product_limit"], options["measure"])
             report.islands.append(made)
     except Unsupported as reason:
         report.left(nodes, str(reason))
@@ -254,22 +253,3 @@ def _sort(graph):
     for n in found:
         if n.op != "output":
             graph.output_node().prepend(n)
-
-
-# ---- what torch keeps ----
-
-# Operators whose function in torch's Python is the same and cheaper to call than the overload: half the time of a small one.
-_FUNCTIONS = """mm bmm addmm baddbmm convolution embedding cat relu sigmoid tanh exp log neg add mul sub div where _softmax
-    _log_softmax native_layer_norm native_group_norm native_dropout cumsum gather select index_select rsqrt sqrt erf""".split()
-_METHODS = "view permute expand transpose t unsqueeze squeeze clone contiguous".split()
-
-
-def quicken(gm):
-    for node in gm.graph.nodes:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
-            continue
-        name = node.target._schema.name.partition("::")[2]
-        if name in _FUNCTIONS:
-            node.target = getattr(torch, name)
-        elif name in _METHODS and not node.kwargs:
-            node.op, node.target = "call_method", name

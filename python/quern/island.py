@@ -2,13 +2,15 @@
 compiled, and a callable that takes torch's tensors and gives fresh ones with the strides that torch was promised.
 
 What an island gives away are computed values: views of them, and views of its inputs, are made outside by torch, for nothing.
+An island of the CPU is measured at its first call: what torch's operators do faster, they do from then on (choice.py).
 """
 
+import functools
 import warnings
 
 import torch
 
-from . import _quern, aten, writer
+from . import _quern, aten, choice, quick, writer
 from .writer import Unsupported
 
 MOST_VALUES = 60  # inputs and results: a tensor function has 64 parameters
@@ -200,10 +202,11 @@ class Constant:
 
 
 class Island:
-    """Compiled at its first call; then one call into C for each call of torch's."""
+    """Compiled at its first call; then one call into C for each call of torch's. `form`: whose operators run, `times` what was measured."""
 
-    def __init__(self, name, inputs, nodes, results, strict, limit):
+    def __init__(self, name, inputs, nodes, results, strict, limit, measure=False):
         self.name = name
+        self.form, self.times = "quern", {}
         self.nodes = nodes
         self.input_values = [x.meta["val"] for x in inputs]
         self.result_values = [x.meta["val"] for x in results]
@@ -233,6 +236,8 @@ class Island:
         self.graph = _copied(inputs, nodes, results)
         self.places = []  # (globals, name): where the text of a graph finds it
         self.function = None
+        on_host = all(v.device.type == "cpu" for v in self.input_values if isinstance(v, torch.Tensor))
+        self.is_measured = measure and on_host and "cpu" in choice.DEVICES
 
     def compile(self):
         from .module import compile
@@ -254,15 +259,28 @@ class Island:
         given = [room[:n].view(v.dtype).as_strided(v.shape, v.stride()) if n else v for v, n in zip(self.input_values, sizes)]
         self.function._callable.prepare(*given)
 
+    @functools.cached_property
+    def torchs(self):
+        """The same in torch's operators."""
+        return quick.function_of(torch.fx.GraphModule({}, self.graph))
+
+    def ours(self, *args):
+        return self.compile()(*args)
+
     def __call__(self, *args):
         """The first call: compiles it, and puts what runs it in the place of itself. What fails is torch's from now on, with a
         warning: a mistake of ours costs speed only."""
         try:
-            run = self.compile()
-            made = run(*args)
+            if self.is_measured and (choice.postponed or choice.in_the_way()):
+                return self.ours(*args)
+            if self.is_measured:
+                made, self.form, self.times = choice.of_island([self.mode, self.text], self.ours, self.torchs, args)
+            else:
+                made = self.ours(*args)
+            run = self.compile() if self.form == "quern" else self.torchs
         except _quern.Error as error:
             warnings.warn(f"quern: torch computes {self.name} ({len(self.nodes)} operators) itself: {error}")
-            run = torch.fx.GraphModule({}, self.graph).forward
+            run = self.torchs
             made = run(*args)
         for names, name in self.places:
             names[name] = run

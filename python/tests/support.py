@@ -18,8 +18,9 @@ except ImportError:
     torch = None
 
 if torch:
-    from quern import backend
+    from quern import backend, choice
 
+    choice.DEVICES = ("cuda",)  # what is compared on the CPU is Quern's, however long that takes for so few elements
     backend.DEFAULTS["patience"] = float("inf")  # first calls are Quern's, and not torch's while kernels compile
 
 needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
