@@ -13,7 +13,7 @@ from .aten_math import (
 )
 from .aten_moved import (
     arange, as_strided, cat, diagonal, diagonal_scatter, embedding, embedding_back, expand, expand_to, flip, full, gather, get_item, index, index_put,
-    index_select, iota, like, pad, permute, repeat, roll, scatter_add, scatter_value, select_one, slice_, slice_scatter, split, swap, tri, unbind,
+    index_select, iota, like, linear, nearest, nearest_back, pad, permute, repeat, roll, scatter_add, scatter_value, select_one, slice_, slice_scatter, split, swap, tri, unbind,
     view,
 )
 from .writer import number
@@ -188,6 +188,11 @@ OPS = first(
         "avg_pool3d": pool("avg", 3),
         "_adaptive_avg_pool2d": adaptive(2),
         "_adaptive_avg_pool3d": adaptive(3),
+        **{f"upsample_nearest{n}d": nearest(n) for n in (1, 2, 3)},
+        **{f"upsample_nearest{n}d_backward": nearest_back(n) for n in (1, 2, 3)},
+        "upsample_linear1d": linear(1),
+        "upsample_bilinear2d": linear(2),
+        "upsample_trilinear3d": linear(3),
     }
 )
 OPS[operator.getitem] = get_item

@@ -1,9 +1,11 @@
 """Rows of ATen operators that make and move: constants, views, joins, access by index. In and out as in aten_math.py.
 """
 
+import struct
+
 import torch
 
-from .writer import Unsupported, WORDS, axis_set, number, same
+from .writer import MOST_AXES, Unsupported, WORDS, axis_set, number, same
 
 
 # ---- making ----
@@ -367,3 +369,73 @@ def scatter_value(w, x, axis, index, value):
     if isinstance(value, torch.fx.Node) and w.rank(value) and not same(w.shape(value), given):
         raise Unsupported("a scatter from a part of its source")  # torch reads where the index has elements, and no further
     return f"where({hit}, {w.operand(value, w.out.dtype, shape)}, {w.text(x)})"
+
+
+# ---- interpolation ----
+
+
+def _sizes(w, before, after):
+    """Extents of the axes that are interpolated, of both sides."""
+    pairs = list(zip(before, after, strict=True))
+    if not all(type(n) is int for pair in pairs for n in pair):
+        raise Unsupported("an interpolation of sizes that are not known")
+    return pairs
+
+
+def _f32(x):
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def _nearest_is_ours(few, many, scale):
+    """Does torch, which computes places in f32, come to those of the language?"""
+    if many % few or many in (few, 2 * few):
+        return True
+    step = _f32(1 / scale if scale else few / many)
+    return all(int(_f32(i * step)) == i // (many // few) for i in range(many))
+
+
+def _check_scales(pairs, scales, is_nearest):
+    """Those that a caller gives count instead of the ratio of sizes."""
+    for (few, many), scale in zip(pairs, scales or [None] * len(pairs), strict=True):
+        if scale and _f32(1 / scale) != _f32(few / many):
+            raise Unsupported("an interpolation by another factor than that of its sizes")
+        if is_nearest and not _nearest_is_ours(few, many, scale):
+            raise Unsupported("an interpolation whose places round to others")
+
+
+def nearest(axes):
+    def write(w, x, size, *scales):
+        _check_scales(_sizes(w, w.shape(x)[-axes:], size), scales, True)
+        return f"upsample_nearest{axes}d({w.text(x)}, {w.extents(size)})"
+
+    return write
+
+
+def nearest_back(axes):
+    """Each element has the sum of those that it became, where these are equally many."""
+
+    def write(w, gradient, size, before, *scales):
+        pairs = _sizes(w, before[-axes:], size)
+        _check_scales(pairs, scales, True)
+        if any(many % few for few, many in pairs):
+            raise Unsupported("the gradient of an interpolation by a factor that is not whole")
+        outer = list(before[: len(before) - axes])
+        if len(outer) + 2 * axes > MOST_AXES:
+            raise Unsupported("an interpolation of this rank")
+        parts = [n for few, many in pairs for n in (few, many // few)]
+        words = f"reshape({w.text(gradient)}, {w.extents(outer + parts)})"
+        summed = axis_set(len(outer) + 1 + 2 * k for k in range(axes))
+        return f"reshape(sum({words}, axis = {summed}), {w.extents(before)})"
+
+    return write
+
+
+def linear(axes):
+    def write(w, x, size, align, *scales):
+        pairs = _sizes(w, w.shape(x)[-axes:], size)
+        if not align:
+            _check_scales(pairs, scales, False)
+        name = {1: "upsample_linear1d", 2: "upsample_bilinear2d", 3: "upsample_trilinear3d"}[axes]
+        return f"{name}({w.text(x)}, {w.extents(size)}, align_corners = {number(bool(align))})"
+
+    return write

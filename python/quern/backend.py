@@ -24,7 +24,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from . import _quern, aten, cells, choice, island, quick, runtime
+from . import _quern, aten, cells, choice, island, quick, runtime, whole
 from .aten_math import TOO_LARGE
 from .cut import cut
 
@@ -80,17 +80,17 @@ _APART = """native_layer_norm native_layer_norm_backward native_group_norm nativ
 
 
 @functools.cache
-def decompositions():
-    """The same table for every graph: torch takes a copy where it changes one."""
+def decompositions(whole_too=False):
+    """The same table for every graph: torch takes a copy where it changes one. whole_too: without what whole.py keeps."""
     table = dict(torch._decomp.core_aten_decompositions())
     extra = [getattr(torch.ops.aten, name) for name in _APART if hasattr(torch.ops.aten, name)]
     for target, how in torch._decomp.get_decompositions(extra).items():
-        if target not in aten.OPS:
+        if target not in aten.OPS or whole.is_whole(target):
             table.setdefault(target, how)
     table.update(cells.TABLE)
     for target in list(table):
         # torch's attention on the CPU: the decomposition gives weights where its gradient wants sums.
-        if target in _KEPT or "scaled_dot_product" in str(target):
+        if target in _KEPT or "scaled_dot_product" in str(target) or (whole_too and whole.is_whole(target)):
             del table[target]
     return table
 
@@ -210,12 +210,14 @@ class Program:
 
             return compile_graph
 
-        with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):  # both graphs are needed to serve them
+        are_whole = not on_gpu and whole.has_known_sizes(inputs)
+        keeping = whole.kept() if are_whole else contextlib.nullcontext()
+        with keeping, torch._functorch.config.patch(force_non_lazy_backward_lowering=True):  # both graphs are needed to serve them
             made = aot_autograd(
                 fw_compiler=compiler("forward"),
                 bw_compiler=compiler("backward"),
                 inference_compiler=compiler("inference"),
-                decompositions=decompositions(),
+                decompositions=decompositions(are_whole),
                 partition_fn=min_cut_rematerialization_partition,
             )(gm, inputs)
         served = runtime.serve(parts, inputs, gm.forward)

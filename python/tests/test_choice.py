@@ -225,6 +225,36 @@ class Choices(unittest.TestCase):
         words = str(quern.explain(lambda x: torch.tanh(x) * x + 1, self.x.detach()))
         self.assertIn("    left to torch, which is faster there: Quern 1000000.1 us, torch 100000.1 us", words)
 
+    def test_interpolation_stays_whole(self):
+        """Forward and backward are an operator each, ours where the language has it, of known sizes; torch's own tables are as before."""
+        from quern import whole
+
+        before = {op: dict(op.py_kernels) for op in whole._operators()}
+        self.assertTrue(any(before.values()))
+        image, resize = torch.randn(1, 2, 5, 6, requires_grad=True), torch.nn.functional.interpolate
+        cases = [dict(scale_factor=2), dict(size=(15, 7)), dict(scale_factor=(2.3, 1.7)), dict(size=(410, 6)), dict(scale_factor=0.5)]
+        kinds = ("nearest", "nearest-exact", "bilinear", "bicubic")
+        for given, mode in [(each, mode) for each in cases for mode in kinds] + [(dict(size=(9, 4), align_corners=True), "bilinear")]:
+            for like in (torch.contiguous_format, torch.channels_last):
+                with self.subTest(mode=mode, **given):
+                    x = image.detach().contiguous(memory_format=like).requires_grad_()
+                    f = lambda x: resize(x, mode=mode, **given) * 2 + 1
+                    c, program, found = program_of(f, x, measure=False, smallest_island=1)
+                    self.assertEqual([graph.report.count for graph in program.graphs], [3, 2])
+                    wanted = f(x)
+                    seed = torch.randn_like(wanted)
+                    self.same([found, *torch.autograd.grad(found, x, seed)], [wanted, *torch.autograd.grad(wanted, x, seed)])
+        line, space = torch.randn(1, 2, 5, requires_grad=True), torch.randn(1, 2, 3, 4, 5, requires_grad=True)
+        for x, mode in ((line, "linear"), (line, "nearest"), (space, "trilinear"), (space, "nearest")):
+            f = lambda x: resize(x, scale_factor=3, mode=mode) + 1
+            with self.subTest(mode=mode):
+                self.same(gradients(compiled(f, measure=False, smallest_island=1), x), gradients(f, x))
+        wide = lambda x: resize(x, scale_factor=2, mode="bilinear")
+        c = compiled(wide, dynamic=True)
+        for x in (image, torch.randn(1, 2, 8, 9, requires_grad=True)):
+            self.same(gradients(c, x), gradients(wide, x))
+        self.assertEqual({op: dict(op.py_kernels) for op in whole._operators()}, before)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -86,7 +86,7 @@ index_copy            | index_copy(x, iota(2) * 3, y[0 : 2][:], axis = 0) | x.in
 # What torch keeps of all that, and why: behind each a step of a sum or copy that costs as much as the operator itself, or a kernel of torch's that is faster.
 LEFT = """convolution_backward max_pool2d_with_indices max_pool3d_with_indices max_pool2d_with_indices_backward max_pool3d_with_indices_backward
     avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward adaptive_max_pool2d adaptive_max_pool2d_backward
-    adaptive_max_pool3d adaptive_max_pool3d_backward index_put""".split()
+    adaptive_max_pool3d adaptive_max_pool3d_backward index_put upsample_bilinear2d_backward upsample_nearest2d_backward""".split()
 
 
 class Row:
