@@ -210,7 +210,7 @@ class Program:
 
             return compile_graph
 
-        are_whole = not on_gpu and whole.has_known_sizes(inputs)
+        are_whole = not on_gpu and whole.has_known_sizes(gm)
         keeping = whole.kept() if are_whole else contextlib.nullcontext()
         with keeping, torch._functorch.config.patch(force_non_lazy_backward_lowering=True):  # both graphs are needed to serve them
             made = aot_autograd(

@@ -30,8 +30,11 @@ def _operators():
     return found
 
 
-def has_known_sizes(inputs):
-    return all(isinstance(n, int) for x in inputs if isinstance(x, torch.Tensor) for n in x.shape) and not any(isinstance(x, torch.SymInt) for x in inputs)
+def has_known_sizes(gm):
+    """Of all that Dynamo found in a program: some sizes are data's."""
+    values = torch.utils._pytree.tree_leaves([node.meta.get("example_value") for node in gm.graph.nodes])
+    sizes = [n for x in values if isinstance(x, torch.Tensor) for n in x.shape]
+    return all(isinstance(n, int) for n in sizes) and not any(isinstance(x, torch.SymInt) for x in values)
 
 
 @contextlib.contextmanager

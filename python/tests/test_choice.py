@@ -8,6 +8,7 @@ import tempfile
 import types
 import unittest
 import unittest.mock
+import warnings
 
 from .support import needs_torch, quern, torch
 from .test_backend import compiled
@@ -253,6 +254,10 @@ class Choices(unittest.TestCase):
         c = compiled(wide, dynamic=True)
         for x in (image, torch.randn(1, 2, 8, 9, requires_grad=True)):
             self.same(gradients(c, x), gradients(wide, x))
+        data = lambda x: resize(x[0, 0].nonzero().to(x.dtype)[None, None], scale_factor=2.0, mode="bilinear") + 1
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), warnings.catch_warnings():
+            warnings.filterwarnings("error", message="quern: ")
+            self.same([compiled(data)(image.detach())], [data(image)])
         self.assertEqual({op: dict(op.py_kernels) for op in whole._operators()}, before)
 
 
