@@ -18,12 +18,18 @@ import time
 import torch
 import torch.autograd.forward_ad as forward_ad
 
+try:
+    import resource
+except ImportError:  # not on every system
+    resource = None
+
 from . import _quern
 
 DEVICES = ("cuda", "cpu")  # where forms are measured
 TORCH_MUST_WIN_BY = {"cuda": 0.97, "cpu": 0.9}  # of the time: a tie is Quern's, and so is what a machine with other work cannot tell apart
 ROUNDS, ROUND_SECONDS, MOST_CALLS = 5, {"cuda": 0.002, "cpu": 0.0005}, 20
 MOST_SECONDS = {"cuda": float("inf"), "cpu": 0.02}  # of rounds; what takes longer is called as often as it must be
+MOST_ROUNDS, DISTURBED = {"cuda": ROUNDS, "cpu": 20}, 4  # where other programs come between, and how much longer that may take
 CLEARLY = 2.0  # so many times as slow is no noise where a call alone takes longer than a round
 postponed = False  # by who compiles many programs side by side: forms are compiled, and measured at a later call
 
@@ -157,20 +163,36 @@ def _clocked(call, count, wait=lambda: None):
     return (time.perf_counter() - start) / count
 
 
+def _interruptions():
+    """How often another program had one of our cores: what was timed then is no measure."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw if resource else 0
+
+
 def _in_turns(run, names, device):
     """Least seconds of each; `run(name, count)` gives those of one of so many calls. All were called before. A slow form is called as seldom
     as that can be known."""
-    once = {name: run(name, 1) for name in names}
-    spent, slowest = sum(once.values()), max(once.values())
-    if spent > MOST_SECONDS[device] and slowest > CLEARLY * min(once.values()):
+    undisturbed = set()
+
+    def ask(name, count):
+        before = _interruptions()
+        seconds = run(name, count)
+        if before == _interruptions():
+            undisturbed.add(name)
+        return seconds
+
+    once = {name: ask(name, 1) for name in names}
+    spent, slowest = sum(once.values()), max(once, key=once.get)
+    if spent > MOST_SECONDS[device] and once[slowest] > CLEARLY * min(once.values()) and slowest in undisturbed:
         return once
     calls = {name: max(1, min(MOST_CALLS, int(ROUND_SECONDS[device] / max(once[name], 1e-9)))) for name in names}
     times = {name: [] for name in names}
-    for _ in range(ROUNDS):
+    undisturbed.clear()
+    for number in range(MOST_ROUNDS[device]):
         for name in names:
-            times[name].append(run(name, calls[name]))
+            times[name].append(ask(name, calls[name]))
             spent += times[name][-1] * calls[name]
-        if spent > MOST_SECONDS[device]:
+        is_enough = spent > MOST_SECONDS[device] or number + 1 >= ROUNDS
+        if is_enough and (len(undisturbed) == len(times) or spent > DISTURBED * MOST_SECONDS[device]):
             break
     return {name: min(each) if calls[name] > 1 else min(once[name], *each) for name, each in times.items()}
 

@@ -46,6 +46,7 @@ class Choices(unittest.TestCase):
         stack.enter_context(unittest.mock.patch.dict(os.environ, {"QUERN_CACHE": folder}))
         replace(choice, "DEVICES", ("cuda", "cpu"))
         replace(choice, "_known", None)
+        replace(choice, "_interruptions", lambda: 0)
         replace(choice, "time", types.SimpleNamespace(perf_counter=clock.perf_counter))
         compile, torchs = island.Island.compile, island.Island.torchs.func
 
