@@ -12,10 +12,11 @@
 
 #define COLUMN_BLOCK FUSE_SIZE(4096) /* elements that a program carries */
 #define COLUMN_WIDTH FUSE_SIZE(512)
-#define CARRIED_SHARE 16         /* rows for each that a CPU carries */
-#define JOIN_ROWS 16             /* parts that are joined at once */
-#define JOIN_ROWS_MANY 64        /* ... where a GPU leaves some hundred */
-#define SUM_BLOCK FUSE_SIZE(256) /* turns of a loop that adds up in blocks */
+#define CARRIED_BLOCK FUSE_SIZE(1024) /* elements of the rows that a CPU carries */
+#define CARRIED_ROWS 8                /* ... and rows, of wide ones */
+#define JOIN_ROWS 16                  /* parts that are joined at once */
+#define JOIN_ROWS_MANY 64             /* ... where a GPU leaves some hundred */
+#define SUM_BLOCK FUSE_SIZE(256)      /* turns of a loop that adds up in blocks */
 
 /* ---- chunks of rows ---- */
 
@@ -273,10 +274,11 @@ qn_status column_kernel(const loop *p, fuse_kernel *out, qn_error *error)
         rank = 1;
     }
     /* No wider than the axis: threads beyond its end would do all of the work for nothing. On a CPU the rows that are carried are
-     * begun, joined and left once a program: no more than a share of what is folded. */
-    int64_t high = l->extents[tiled];
-    if (!gpu && kept_count) high = MINIMUM(high, high * extents_product(l, rows, looped) / CARRIED_SHARE);
-    if (gpu || kept_count) dims[0] = loop_width(high, dims[0]);
+     * begun, joined and left once a program: a few, whatever the extents are, since a new size compiles nothing. */
+    if (gpu)
+        dims[0] = loop_width(l->extents[tiled], dims[0]);
+    else if (kept_count)
+        dims[0] = MAXIMUM(CARRIED_BLOCK / dims[1], MINIMUM(dims[0], CARRIED_ROWS));
     for (int i = 0; i < kept_count; i++) blocks[i] = 1;
     if (kept_count) blocks[kept_count - 1] = dims[1];
     int64_t tiles = (l->extents[tiled] + dims[0] - 1) / dims[0], turns = tiles * extents_product(l, rows, looped);
