@@ -163,21 +163,23 @@ static void fold_columns(cnest *n, const cfold *f)
     if (n->c->spread->team.threads == rows) return;
     n->c->column_room = true;
     const char *type = cuda_register_type(f->elem);
-    const char *base = n->c->spread->team.kind == TEAM_LANES ? "threadIdx.x - thread" : "0";
     if (rows < 32 && n->c->spread->team.kind == TEAM_BLOCK) {
         fold_warps_of_columns(n, f, rows);
         return;
     }
+    /* Several teams go their own ways: each has its own words, whatever type it puts there. */
+    bool several = n->c->spread->team.kind == TEAM_LANES;
+    const char *own = several ? " + (threadIdx.x - thread)" : "", *here = several ? "thread" : "threadIdx.x";
     cput(n, LEVEL_ROW, "{");
-    cput(n, LEVEL_ROW, "    ((%s *)column_room)[threadIdx.x] = %s;", type, f->name);
-    if (f->position) cput(n, LEVEL_ROW, "    column_places[threadIdx.x] = %s;", f->position);
+    cput(n, LEVEL_ROW, "    ((%s *)(column_room%s))[%s] = %s;", type, own, here, f->name);
+    if (f->position) cput(n, LEVEL_ROW, "    (column_places%s)[%s] = %s;", own, here, f->position);
     cput(n, LEVEL_ROW, "    %s", barrier_text(e));
     cput(n, LEVEL_ROW, "    for (int k = 0; k < part_threads; k++) {");
-    cput(n, LEVEL_ROW, "        const int from = %s + k * %d + part;", base, rows);
-    cput(n, LEVEL_ROW, "        const %s other = ((%s *)column_room)[from];", type, type);
+    cput(n, LEVEL_ROW, "        const int from = k * %d + part;", rows);
+    cput(n, LEVEL_ROW, "        const %s other = ((%s *)(column_room%s))[from];", type, type, own);
     if (f->position) {
         bool most = s->op->attr.fold == FOLD_ARGMAX;
-        cput(n, LEVEL_ROW, "        const long place = column_places[from];");
+        cput(n, LEVEL_ROW, "        const long place = (column_places%s)[from];", own);
         cput(n, LEVEL_ROW, "        const int nan = other != other, mine = %s != %s;", f->name, f->name);
         cput(
             n, LEVEL_ROW,
