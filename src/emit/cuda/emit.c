@@ -275,8 +275,10 @@ static text phase_text(emitter *e, int phase, const char *body)
     if (c->online_room) put(e, "int online_turn = 0;");
     if (c->column_room)
         put(e, "__shared__ long column_room[%d], column_places[%d];", c->spread->team.block, c->spread->team.block);
-    if (c->spread_bytes)
+    if (c->spread_bytes) {
+        put(e, "const int spread_share = %d;", c->spread_bytes);
         put(e, "__shared__ __align__(16) char spread_room[%d];", c->spread_bytes * c->spread->team.block);
+    }
     if (c->broadcast_room)
         put(e, "__shared__ long broadcast_room[%d];", c->spread->team.kind == TEAM_LANES ? c->spread->team.block : 1);
     cuda_put_arrays(e);

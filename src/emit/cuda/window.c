@@ -139,8 +139,9 @@ void store_spread(cnest *n, const caddress *a, const char *words)
     n->c->spread_bytes = MAXIMUM(n->c->spread_bytes, vector * size);
     cput(n, LEVEL_CHUNK, "%s %s[%d];", type, name, vector);
     cput(n, LEVEL_ELEMENT, "%s[v] = %s;", name, words);
-    text_print(&n->late, "{ %s *const spread = (%s *)spread_room + threadIdx.x / %d * %d;\n", type, type, lanes,
-               lanes * vector);
+    /* Others may be behind, at a store of another type: what a thread has here begins at the same byte for all stores. */
+    text_print(&n->late, "{ %s *const spread = (%s *)(spread_room + threadIdx.x / %d * %d * spread_share);\n", type,
+               type, lanes, lanes);
     text_print(&n->late, "const int lane = threadIdx.x %% %d, first = i%d - lane * %d + lane;\n", lanes, axis, vector);
     text_print(&n->late, "__syncwarp(%s);\n", mask);
     for (int v = 0; v < vector; v += at_once)
