@@ -465,10 +465,29 @@ static void build_pass(pass_builder *n)
             end_fold(n, &pass->sinks[i], done[i]);
 }
 
-/* Which threads have a row, and which of those that hold the same writes it. */
-static void choose_rows(const spread *c, const pass_layout *l, loop_group *g)
+/* Does a group only leave single elements, some of them in memory of the team? What it reads there thread 0 may have
+ * overwritten before another thread comes to it, and no other thread needs it. */
+static bool is_for_one(const spread_builder *b, const group *g)
 {
-    g->lead = c->team.threads != 1 ? LEAD_THREAD : LEAD_EACH;
+    bool keeps = false;
+    for (int p = 0; p < g->pass_count; p++) {
+        if (g->passes[p].loop_count) return false;
+        for (int i = 0; i < g->passes[p].sink_count; i++) {
+            const sink *s = &g->passes[p].sinks[i];
+            bool kept = s->kind == SINK_KEEP || s->kind == SINK_COPY;
+            if (!kept && s->kind != SINK_STORE) return false;
+            if (kept && b->spread->kept[buffer_for(b->survey, s->result)].kind == HOME_REGISTERS) return false;
+            keeps |= kept;
+        }
+    }
+    return keeps;
+}
+
+/* Which threads have a row, and which of those that hold the same writes it. */
+static void choose_rows(const spread_builder *b, const pass_layout *l, loop_group *g)
+{
+    const spread *c = b->spread;
+    g->lead = c->team.threads == 1 ? LEAD_EACH : is_for_one(b, g->group) ? LEAD_ALONE : LEAD_THREAD;
     if (!l->row_axes || (!l->inner_threads && !l->row_fast)) return;
     int64_t rows = layout_count_of(l, l->row_axes);
     g->lead = l->row_fast || l->inner_threads > 1 ? LEAD_PART : LEAD_EACH;
@@ -493,7 +512,7 @@ void spread_group(spread_builder *b, const group *g)
         n.view.pass = pass;
         view_take_layout(&n.view, layout_find(b->spread, pass->loops, pass->loop_count, rows,
                                               pass_is_fast(pass, rows, column_fold)));
-        if (!p) choose_rows(b->spread, n.view.layout, of);
+        if (!p) choose_rows(b, n.view.layout, of);
         n.leads = of->lead != LEAD_EACH;
         n.pass = ARENA_NEW(b->memory, loop_pass);
         b->survey->pass_number++;

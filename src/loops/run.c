@@ -539,7 +539,7 @@ static void run_pass(sim *s, const loop_node *pass, int first_known, int64_t bas
         memset(has_row, 0, sizeof(bool) * (size_t)s->threads);
         for (s->thread = 0; s->thread < s->threads; s->thread++) {
             part_of p = part_for(s, l, s->thread);
-            if (p.part != part) continue;
+            if (p.part != part || (lead == LEAD_ALONE && s->thread)) continue;
             has_row[s->thread] = true;
             take_apart(s, l, l->row_axes, base + part);
             run_level(s, pass, first_known, LEVEL_ROW);
@@ -581,7 +581,8 @@ void sim_group(sim *s, const loop_node *group)
                 else if (is_value(n))
                     know(s, n->operand, *n->at, n->number[0]);
             }
-            for (s->thread = 0; s->thread < s->threads; s->thread++) run_level(s, p, first[number], LEVEL_GROUP);
+            int threads = group->group->lead == LEAD_ALONE ? 1 : s->threads;
+            for (s->thread = 0; s->thread < threads; s->thread++) run_level(s, p, first[number], LEVEL_GROUP);
             for (const loop_node *n = p->body; n; n = n->next)
                 if (n->code == LOOP_FOLD_END && n->sink->kind == SINK_REDUCE &&
                     tile_type_of(s->program->survey->k, n->sink->result).rank)

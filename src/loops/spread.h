@@ -13,8 +13,9 @@
 #include "schedule/product.h"
 #include "schedule/view.h"
 
-/* Who writes what all threads of a row hold: each (it holds it alone), thread 0 of the team, or of its part. */
-typedef enum loop_lead { LEAD_EACH, LEAD_THREAD, LEAD_PART } loop_lead;
+/* Who writes what all threads of a row hold: each (it holds it alone), thread 0 of the team, or of its part. LEAD_ALONE:
+ * thread 0, and the others do not even compute it. */
+typedef enum loop_lead { LEAD_EACH, LEAD_THREAD, LEAD_PART, LEAD_ALONE } loop_lead;
 
 typedef struct loop_group {
     const group *group;

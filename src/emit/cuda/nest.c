@@ -249,7 +249,7 @@ void print_group(emitter *e, const loop_node *node)
     text body = cuda_rows_end(&n);
     if (node->waits) put_barrier(e);
     for (const loop_node *p = node->body; p; p = p->next) put_shift(e, p->pass->layout);
-    put(e, "{");
+    put(e, node->group->lead == LEAD_ALONE ? "if (thread == 0) {" : "{");
     add_lines(e->out, text_get(&body), e->depth + 1);
     put(e, "}");
     text_free(&body);

@@ -103,7 +103,7 @@ const char *cuda_inner_threads(const cnest *n)
 
 void cuda_rows_begin(cnest *n, const loop_group *g)
 {
-    static const char *const leads[] = {NULL, "thread == 0", "part_thread == 0"};
+    static const char *const leads[] = {NULL, "thread == 0", "part_thread == 0", NULL};
     const pass_layout *l = n->view.layout;
     n->lead = leads[g->lead];
     n->row_guard = g->tests_rows ? "row_in" : NULL;
