@@ -24,7 +24,7 @@ extern "C" {
 /* ---- on host memory, exact ---- */
 
 /* The area under the ROC curve: the share of pairs of a positive (label above 0.5) and a negative one whose scores are in
- * order, ties counting half. NAN: there are not both kinds, or a score is NaN. */
+ * order, ties counting half. NAN: there are not both kinds, a score is NaN, or there is no memory for their order. */
 QN_API double qn_auc(const float *scores, const float *labels, int64_t count);
 /* The mean of -log of the probability of what was so; probabilities are kept within 1e-7 of 0 and 1. NAN of none. */
 QN_API double qn_log_loss(const float *probabilities, const float *labels, int64_t count);

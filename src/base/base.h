@@ -115,6 +115,8 @@ void text_clear(text *t); /* keeps the memory */
 /* Each line from `from` on stands behind a copy of the last one before it that begins with `mark`. */
 void text_repeat(text *t, size_t from, const char *mark);
 void text_free(text *t);
+/* For callers of the library: malloc'd, since `free` knows no reserve; NULL: no memory. The text is empty then. */
+char *text_hand_over(text *t);
 const char *text_get(const text *t); /* "" when empty; owned by t */
 /* A C-style quoted string with \n \t \\ \" and \xNN. */
 void text_add_quoted(text *t, const char *bytes, size_t count);

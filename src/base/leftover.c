@@ -105,8 +105,8 @@ void folder_remove_private(const char *path, int place)
     if (folder >= 0) {
         empty_folder(folder);
         close(folder);
-        (void)!rmdir(path);
     }
+    (void)!rmdir(path); /* an empty one needs no descriptor, which there may be none of */
     leftover_gone(place);
 }
 

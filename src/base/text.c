@@ -98,6 +98,15 @@ void text_free(text *t)
     *t = (text){0};
 }
 
+char *text_hand_over(text *t)
+{
+    size_t size_bytes = t->length + 1;
+    char *copy = malloc(size_bytes);
+    if (copy) memcpy(copy, text_get(t), size_bytes);
+    text_free(t);
+    return copy;
+}
+
 const char *text_get(const text *t)
 {
     return t->data ? t->data : "";

@@ -153,5 +153,5 @@ char *qn_comparison_text(const qn_comparison *c)
                    c->worst_relative);
         if (!isnan(c->worst_ulp)) text_print(&out, ", %.3g ulp", c->worst_ulp);
     }
-    return out.data;
+    return text_hand_over(&out);
 }

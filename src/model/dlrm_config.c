@@ -443,5 +443,5 @@ char *qn_dlrm_config_text(const qn_dlrm_config *c)
                qn_optimizer_name(c->optimizer), c->table_type == QN_BF16 ? "bf16" : "f32");
     text_add_double(&t, c->table_deviation);
     text_add(&t, "\n}\n");
-    return t.data;
+    return text_hand_over(&t);
 }

@@ -216,7 +216,8 @@ static qn_status add_layers(onnx *o, const char *arch, int count, const char *x,
 }
 
 /* Row numbers of feature f from its column of tokens. */
-static void add_index(onnx *o, int f, const int64_t *sizes, const int64_t *tokens, const char *column, const char *out)
+static qn_status add_index(onnx *o, int f, const int64_t *sizes, const int64_t *tokens, const char *column,
+                           const char *out, qn_error *error)
 {
     char name[64];
     if (o->config->map == QN_MAP_MODULUS) {
@@ -226,10 +227,10 @@ static void add_index(onnx *o, int f, const int64_t *sizes, const int64_t *token
         constant(o, name, &sizes[f], 1, true);
         op2(o, "Add", column, "whole_one", more);
         op2(o, "Mod", more, name, out);
-        return;
+        return QN_OK;
     }
     int64_t *rows = malloc(sizeof(int64_t) * (size_t)(sizes[f] + 1));
-    CHECK(rows);
+    if (!rows) return error_set(error, QN_NO_MEMORY, "no memory for %lld tokens", (long long)sizes[f]);
     for (int64_t i = 0; i < sizes[f]; i++) rows[i] = i;
     node_writer n = node_begin(o, "LabelEncoder", "ai.onnx.ml");
     node_list(&n, "keys_int64s", tokens, sizes[f]);
@@ -237,14 +238,14 @@ static void add_index(onnx *o, int f, const int64_t *sizes, const int64_t *token
     node_whole(&n, "default_int64", sizes[f]); /* the row of tokens that are not known */
     node_end(&n, &column, 1, out);
     free(rows);
+    return QN_OK;
 }
 
 static qn_status add_tables(onnx *o, const int64_t *sizes, const int64_t *tokens, qn_error *error)
 {
     int count = o->config->sparse_count;
-    char(*looked)[64] = malloc(sizeof(*looked) * (size_t)(count + 1));
-    const char **parts = malloc(sizeof(*parts) * (size_t)(count + 1));
-    CHECK(looked && parts);
+    char(*looked)[64] = heap_array((size_t)count + 1, sizeof(*looked));
+    const char **parts = heap_array((size_t)count + 1, sizeof(*parts));
     qn_status status = QN_OK;
     const int64_t one = 1;
     constant(o, "whole_one", &one, 1, true);
@@ -264,8 +265,8 @@ static qn_status add_tables(onnx *o, const int64_t *sizes, const int64_t *tokens
         node_writer n = node_begin(o, "Gather", NULL);
         node_whole(&n, "axis", 1);
         node_end(&n, inputs, 2, column);
-        add_index(o, f, sizes, tokens, column, row);
-        status = weight(o, table, error);
+        status = add_index(o, f, sizes, tokens, column, row, error);
+        if (!status) status = weight(o, table, error);
         op2(o, "Gather", table, row, found);
         if (o->config->table_type == QN_BF16) {
             char wide[32];
@@ -282,8 +283,8 @@ static qn_status add_tables(onnx *o, const int64_t *sizes, const int64_t *tokens
     node_writer n = node_begin(o, "Concat", NULL);
     node_whole(&n, "axis", 1);
     node_end(&n, parts, count + 1, "rows"); /* [N][F + 1][E] */
-    free(looked);
-    free(parts);
+    heap_free(looked);
+    heap_free((void *)parts);
     return status;
 }
 
@@ -305,8 +306,7 @@ static void add_interaction(onnx *o)
         return;
     }
     int64_t pairs = rows * (rows - 1) / 2, at = 0, square[2] = {0, rows * rows};
-    int64_t *places = malloc(sizeof(int64_t) * (size_t)pairs), turned[3] = {0, 2, 1};
-    CHECK(places);
+    int64_t *places = heap_array((size_t)pairs, sizeof(int64_t)), turned[3] = {0, 2, 1};
     for (int64_t i = 1; i < rows; i++)
         for (int64_t j = 0; j < i; j++) places[at++] = i * rows + j;
     constant(o, "pairs", places, pairs, false);
@@ -324,7 +324,7 @@ static void add_interaction(onnx *o)
     n = node_begin(o, "Concat", NULL);
     node_whole(&n, "axis", 1);
     node_end(&n, both, 2, "interaction");
-    free(places);
+    heap_free(places);
 }
 
 static void add_value(text *graph, int field, const char *name, int type, int64_t columns)

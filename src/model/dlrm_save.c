@@ -107,9 +107,10 @@ qn_status dlrm_save(qn_dlrm *d, qn_optimizer *optimizer, const dlrm_state *state
     if (strlen(folder) + 40 > sizeof(place)) return error_set(error, QN_BAD_CALL, "the folder's name is too long");
     QN_TRY(folder_make(folder, error));
     name_checkpoint(folder, state->step, place, sizeof(place));
+    char *config = qn_dlrm_config_text(&d->config);
+    if (!config) return error_set(error, QN_NO_MEMORY, "no memory for the configuration of a checkpoint");
     text words = {0};
     add_state(&words, state);
-    char *config = qn_dlrm_config_text(&d->config);
     const char *metadata[] = {"format", "pt", "quern", "dlrm", "config", config, "state", text_get(&words), NULL};
     qn_status status = qn_model_save(d->root, optimizer, metadata, place, error);
     if (!status) status = write_state(folder, place, text_get(&words), error);

@@ -208,8 +208,7 @@ static qn_status collect_scores(teller *t, qn_error *error)
         t->labels[t->recent % RECENT] = r->labels[i];
     }
     free(logits);
-    t->auc = qn_auc(t->scores, t->labels, MINIMUM(t->recent, RECENT));
-    return status;
+    return status ? status : metrics_auc(t->scores, t->labels, MINIMUM(t->recent, RECENT), &t->auc, error);
 }
 
 /* Reads what the device collected. QN_FINDING: a loss was not finite. */
@@ -283,7 +282,7 @@ static void save(teller *t)
     run *r = t->r;
     qn_error error;
     int64_t begun = clock_now_ns();
-    if (!r->options.out || r->state.step == t->saved_step) return;
+    if (!r->options.out || !r->state.step || r->state.step == t->saved_step) return; /* of no step: nothing is learnt */
     qn_status status =
         dlrm_save(r->d, r->optimizer, &r->state, r->options.out, r->checkpoint, sizeof(r->checkpoint), &error);
     t->outside_ns += clock_now_ns() - begun;

@@ -84,7 +84,7 @@ static double entropy(double p)
     return p > 0 && p < 1 ? -p * log(p) - (1 - p) * log1p(-p) : 0;
 }
 
-static void judge(const rows *r, bool truth, dlrm_valid *v)
+static qn_status judge(const rows *r, bool truth, dlrm_valid *v, qn_error *error)
 {
     double n = (double)r->count, loss = 0, right = 0, positive = 0, mean = 0, true_loss = 0;
     v->lowest = INFINITY;
@@ -99,15 +99,13 @@ static void judge(const rows *r, bool truth, dlrm_valid *v)
         v->highest = fmax(v->highest, p);
         if (truth) true_loss -= y > 0.5 ? log(r->truth[i]) : log1p(-(double)r->truth[i]);
     }
-    v->metrics = (qn_metrics){.count = n,
-                              .loss = loss / n,
-                              .accuracy = right / n,
-                              .auc = qn_auc(r->logits, r->labels, r->count),
-                              .positives = positive / n,
-                              .mean = mean / n};
+    v->metrics =
+        (qn_metrics){.count = n, .loss = loss / n, .accuracy = right / n, .positives = positive / n, .mean = mean / n};
     v->base_entropy = entropy(positive / n);
-    v->oracle_auc = truth ? qn_auc(r->truth, r->labels, r->count) : (double)NAN;
+    v->oracle_auc = NAN;
     v->oracle_loss = truth ? true_loss / n : (double)NAN;
+    QN_TRY(metrics_auc(r->logits, r->labels, r->count, &v->metrics.auc, error));
+    return truth ? metrics_auc(r->truth, r->labels, r->count, &v->oracle_auc, error) : QN_OK;
 }
 
 static qn_status judge_batch(dlrm_judge *j, const qn_loaded *batch, bool truth, qn_dlrm_take *take, void *user, rows *r,
@@ -149,7 +147,7 @@ qn_status dlrm_judge_run(dlrm_judge *j, dlrm_feed *feed, dlrm_telling *telling, 
     }
     for (int64_t i = 0; i < r.count && !status; i++)
         if (isnan(r.labels[i])) status = error_set(error, QN_BAD_FILE, "the data has no labels to compare with");
-    if (!status && r.count) judge(&r, feed->probabilities, out);
+    if (!status && r.count) status = judge(&r, feed->probabilities, out, error);
     out->unknown_tokens = r.unknown_tokens;
     free(r.logits);
     free(r.labels);

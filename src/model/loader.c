@@ -107,16 +107,14 @@ qn_status qn_loader_new(qn_context *context, const qn_loader_options *options, q
     *loader = NULL;
     size_t field_bytes[QN_LOADER_FIELDS] = {0};
     QN_TRY(check(options, field_bytes, error));
-    qn_loader *self = calloc(1, sizeof(*self));
-    CHECK(self);
+    qn_loader *self = heap_new(sizeof(*self));
     int threads = MAXIMUM(options->threads, 1);
     self->options = *options;
     memcpy(self->field_bytes, field_bytes, sizeof(field_bytes));
     /* one is with the consumer: with fewer than two nothing is ahead of time */
     self->slot_count = options->slots ? MAXIMUM(options->slots, 2) : threads + 2;
-    self->slots = calloc((size_t)self->slot_count, sizeof(slot));
-    self->threads = calloc((size_t)threads, sizeof(pthread_t));
-    CHECK(self->slots && self->threads);
+    self->slots = heap_array((size_t)self->slot_count, sizeof(slot));
+    self->threads = heap_array((size_t)threads, sizeof(pthread_t));
     self->next_number = self->taken = self->given = options->first;
     self->end = INT64_MAX;
     pthread_mutex_init(&self->lock, NULL);
@@ -150,9 +148,9 @@ void qn_loader_free(qn_loader *self)
     pthread_mutex_destroy(&self->lock);
     pthread_cond_destroy(&self->filled);
     pthread_cond_destroy(&self->freed);
-    free(self->threads);
-    free(self->slots);
-    free(self);
+    heap_free(self->threads);
+    heap_free(self->slots);
+    heap_free(self);
 }
 
 /* ---- taking ---- */

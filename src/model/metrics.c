@@ -28,11 +28,12 @@ static int by_score(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double qn_auc(const float *scores, const float *labels, int64_t count)
+qn_status metrics_auc(const float *scores, const float *labels, int64_t count, double *auc, qn_error *error)
 {
-    if (!scores || !labels || count < 1) return NAN;
+    *auc = NAN;
+    if (!scores || !labels || count < 1) return QN_OK;
     scored *all = malloc(sizeof(*all) * (size_t)count);
-    CHECK(all);
+    if (!all) return error_set(error, QN_NO_MEMORY, "no memory for the order of %lld scores", (long long)count);
     bool good = true;
     for (int64_t i = 0; i < count; i++) {
         all[i] = (scored){scores[i], labels[i] > 0.5f};
@@ -50,7 +51,16 @@ double qn_auc(const float *scores, const float *labels, int64_t count)
         positives += positives_here;
     }
     free(all);
-    return good && below > 0 && positives > 0 ? ordered / (below * positives) : NAN;
+    if (good && below > 0 && positives > 0) *auc = ordered / (below * positives);
+    return QN_OK;
+}
+
+double qn_auc(const float *scores, const float *labels, int64_t count)
+{
+    double auc;
+    qn_error unread;
+    (void)metrics_auc(scores, labels, count, &auc, &unread); /* NAN where it fails */
+    return auc;
 }
 
 double qn_log_loss(const float *probabilities, const float *labels, int64_t count)
@@ -85,8 +95,7 @@ qn_meter *qn_meter_new(qn_tape *tape, int bins)
 {
     if (!tape_enter(tape, "meter") || tape->graph->status) return NULL;
     if (bins < 0 || bins > 1 << 24) return graph_fail(tape->graph, "meter", "%d bins", bins), NULL;
-    qn_meter *self = calloc(1, sizeof(*self));
-    CHECK(self);
+    qn_meter *self = heap_new(sizeof(*self));
     self->tape = tape;
     self->bins = bins ? bins : 4096;
     int scope = tape->scope;
@@ -107,7 +116,7 @@ void qn_meter_free(qn_meter *self)
     if (!self) return;
     tape_forget(self->sums);
     tape_forget(self->counts);
-    free(self);
+    heap_free(self);
 }
 
 void qn_meter_update(qn_meter *self, qn_tensor logits, qn_tensor labels, qn_tensor weights)
@@ -157,11 +166,16 @@ static void areas(const double *counts, int64_t bins, double *auc, double *error
     *error = pairs > 0 ? together / pairs / 2 : NAN;
 }
 
+static qn_status no_memory(const qn_meter *self, qn_error *error)
+{
+    return error_set(error, QN_NO_MEMORY, "no memory for %lld bins of a meter", (long long)self->bins);
+}
+
 qn_status qn_meter_read(qn_meter *self, qn_metrics *out, qn_error *error)
 {
     if (!self || !out) return error_set(error, QN_BAD_CALL, "qn_meter_read: an argument is NULL");
     double sums[SUMS], *counts = malloc(sizeof(double) * 2 * (size_t)self->bins);
-    CHECK(counts);
+    if (!counts) return no_memory(self, error);
     qn_status status = qn_tensor_read(self->sums, sums, sizeof(sums), error);
     if (!status) status = qn_tensor_read(self->counts, counts, sizeof(double) * 2 * (size_t)self->bins, error);
     if (!status) {
@@ -181,7 +195,7 @@ qn_status qn_meter_reset(qn_meter *self, qn_error *error)
 {
     if (!self) return error_set(error, QN_BAD_CALL, "qn_meter_reset: the meter is NULL");
     double sums[SUMS] = {0}, *counts = calloc(2 * (size_t)self->bins, sizeof(double));
-    CHECK(counts);
+    if (!counts) return no_memory(self, error);
     qn_status status = qn_tensor_write(self->sums, sums, sizeof(sums), error);
     if (!status) status = qn_tensor_write(self->counts, counts, sizeof(double) * 2 * (size_t)self->bins, error);
     free(counts);

@@ -75,4 +75,7 @@ qn_status model_load_adapter(qn_model *model, const char *adapter, const char *p
 /* init.c: the value that a parameter begins with. */
 qn_tensor model_initial(qn_tape *tape, uint64_t seed, const char *path, qn_dtype type, qn_shape shape, qn_init init);
 
+/* metrics.c: qn_auc; QN_NO_MEMORY. *auc: NAN where there is none. */
+qn_status metrics_auc(const float *scores, const float *labels, int64_t count, double *auc, qn_error *error);
+
 #endif

@@ -216,7 +216,8 @@ qn_status qn_tensor_text(qn_tensor t, const qn_print_options *options, char **wo
                      .width = or_default(o.width, 100)};
         p.cut = qn_tensor_count(t) > or_default(o.threshold, 1000);
         lay_out(&p);
-        *words = p.out.data;
+        *words = text_hand_over(&p.out);
+        if (!*words) status = error_set(error, QN_NO_MEMORY, "no memory for the text of a tensor");
     }
     free(data);
     return status;

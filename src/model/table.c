@@ -56,12 +56,12 @@ char *qn_model_text(qn_model *model)
     text_print(&out, "%d parameters, %d buffers, ", all.parameters, all.buffers);
     text_add_size(&out, (double)all.size_bytes);
     text_print(&out, "; %lld numbers are trained, %lld frozen\n", (long long)all.trained, (long long)all.frozen);
-    return out.data;
+    return text_hand_over(&out);
 }
 
 void qn_model_print(qn_model *model)
 {
     char *words = qn_model_text(model);
-    fputs(words, stdout);
-    heap_free(words);
+    fputs(words ? words : "no memory for the table of parameters\n", stdout);
+    free(words);
 }

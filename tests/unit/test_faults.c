@@ -11,6 +11,8 @@
 #include "base/base.h"
 
 #include <dlfcn.h>
+#include <math.h>
+#include <quern/dlrm.h>
 #include <quern/model.h>
 #include <quern/nn.h>
 #include <quern/workbench.h>
@@ -325,6 +327,28 @@ TEST(an_index_without_room_to_grow_is_whole)
     arena_free(memory);
 }
 
+/* Texts that callers free come from where `free` looks, or there are none; what has no status says that it knows nothing. */
+TEST(texts_for_callers)
+{
+    static const float scores[4] = {1, 2, 3, 4}, labels[4] = {0, 1, 0, 1};
+    qn_comparison c = {.count = 3, .rank = 1, .beyond = 1, .worst_ulp = 2};
+    qn_dlrm_config config;
+    qn_error error;
+    EXPECT(qn_dlrm_config_read(QUERN_ROOT "/models/small.json", &config, &error) == QN_OK);
+    for (int at = 0; at < 8; at++)
+        for (int sticky = 0; sticky < 2; sticky++) {
+            if (at) fault_arm(MEMORY, at, sticky);
+            char *texts[2] = {qn_comparison_text(&c), qn_dlrm_config_text(&config)};
+            double auc = qn_auc(scores, labels, 4);
+            fault_arm(0, 0, false);
+            EXPECT(auc == 0.75 || (at && isnan(auc)));
+            for (int i = 0; i < 2; i++) {
+                EXPECT(texts[i] ? strlen(texts[i]) > 20 : at > 0);
+                free(texts[i]);
+            }
+        }
+}
+
 /* Whatever the reserve and wherever it ends, the process goes on: calls are refused with a word. */
 TEST(reserves_of_any_size)
 {
@@ -431,4 +455,5 @@ __attribute__((constructor)) static void begin(int count, char **words)
 }
 
 TEST_MAIN(CASE(kernels_from_nothing), CASE(same_objects), CASE(tapes), CASE(huge_sizes), CASE(steps_are_given_up),
-          CASE(an_index_without_room_to_grow_is_whole), CASE(reserves_of_any_size), CASE(a_full_disk_loses_nothing))
+          CASE(an_index_without_room_to_grow_is_whole), CASE(texts_for_callers), CASE(reserves_of_any_size),
+          CASE(a_full_disk_loses_nothing))

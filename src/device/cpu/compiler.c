@@ -369,6 +369,7 @@ qn_status compiler_read(compiler_make *make, const compiler *c, const char *sour
     if (status == QN_OK) status = file_read(path, (size_t)64 << 20, &words, &size, error);
     if (status == QN_OK) text_add_bytes(out, words, size);
     heap_free(words);
+    unlink(path); /* by its name: where no file can be opened the folder cannot be looked through */
     folder_remove_private(folder, place);
     return status;
 }

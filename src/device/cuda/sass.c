@@ -49,6 +49,7 @@ qn_status cubin_disassemble(const void *bytes, size_t size_bytes, bool lines, te
         if (status == QN_OK) text_add_bytes(out, text_get(&listing), listing.length);
         text_free(&listing);
     }
+    unlink(path); /* as in cpu/compiler.c */
     folder_remove_private(folder, place);
     return status;
 }

@@ -258,6 +258,11 @@ static qn_status verify_size(bench *b, const point *at, qn_error *error)
     for (int i = 0; i < b->variant_count && status == QN_OK; i++) {
         bench_variant *v = &b->variants[i];
         if (v->status != VARIANT_OK || !calls[i]) continue;
+        if (!calls[b->reference]) { /* it could not even be prepared */
+            variant_end(b, v, VARIANT_SKIPPED, "nothing to compare it with: the reference `%s` failed",
+                        b->variants[b->reference].label);
+            continue;
+        }
         bench_say(b, "checking %s", v->label);
         run_variant(b, v, calls[i], arrays);
         if (v->status != VARIANT_OK) continue;

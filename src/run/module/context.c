@@ -302,9 +302,7 @@ char *qn_device_details(qn_context *context, const char *name)
     qn_error ignored;
     if (context && context_slot(context, name, &slot, &ignored) == QN_OK && context->slots[slot].driver->describe)
         context->slots[slot].driver->describe(context->slots[slot].device, &words);
-    char *copy = strdup(text_get(&words)); /* the caller frees it */
-    text_free(&words);
-    return copy;
+    return text_hand_over(&words);
 }
 
 qn_status qn_device_adopt(qn_context *context, const char *device, void *native, qn_error *error)
