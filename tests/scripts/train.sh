@@ -205,16 +205,20 @@ says err "the run was not saved to its end: --resume goes on from that checkpoin
 says err "training goes on, the last good one is full/step_000000500.safetensors"
 cmp -s whole/step_000000500.safetensors full/step_000000500.safetensors && good || bad "the last good checkpoint changed"
 
-# A data file that is broken in the middle: saved, then told.
+# A data file that is broken in the middle: saved, then told. Row groups are shuffled: by one seed the broken one comes second,
+# by the other first, and then there is nothing to save.
 "$quern" data make --rows 300k --seed 1 -o a.parquet --codec none >/dev/null
 cp a.parquet broken.parquet
 size=$(wc -c <broken.parquet)
 dd if=/dev/zero of=broken.parquet bs=4096 seek=$((size * 3 / 4 / 4096)) count=40 conv=notrunc 2>/dev/null
 "$quern" data make --rows 20k --seed 1 --codec none -o facts.parquet >/dev/null
 "$quern" data stats facts.parquet -o facts.json >/dev/null
-try 2 train dlrm --config tiny.json --data broken.parquet --metadata facts.json --device cpu --batch 2048 --validate 0 --out partly
+try 2 train dlrm --config tiny.json --data broken.parquet --metadata facts.json --device cpu --batch 2048 --validate 0 --seed 1 --out partly
 says err "broken.parquet"
-says err "the run was saved at step "
+says err "the run was saved at step 64: partly/step_000000064.safetensors"
+try 2 train dlrm --config tiny.json --data broken.parquet --metadata facts.json --device cpu --batch 2048 --validate 0 --seed 4 --out nothing
+says err "broken.parquet"
+[ ! -f nothing/state.json ] && good || bad "a run that learnt nothing left a checkpoint"
 
 # One that goes missing, is cut off or becomes something else while others are read: saved, told at once, and once it is back
 # the run goes on to the bytes of one that lacked nothing.
