@@ -1,6 +1,6 @@
 /*
  * GELU of the prelude, x Phi(x), and its tanh form. Both are max(x, 0) - a f(a), a = |x|, f falling from 1/2 to nothing: with 32
- * vector registers of 16 floats f is a table of polynomials, as in tanh.h, a third of the time of an exponential and two quotients.
+ * vector registers of 16 floats f is a table of polynomials, as in tanh.h, in a third of the time.
  * Of negative x beyond the table, where the result is almost 0 and keeps its digits, and without such registers: an exponential.
  * Coefficients: tools/minimax.py. Errors: docs/accuracy.md, held by test_math.
  * SPDX-License-Identifier: MIT
